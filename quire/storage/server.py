@@ -257,7 +257,7 @@ async def serve(
         tasks = _upkeep(node, MetadataDeletions(store, cookie.cluster), others, asked)
         _start(tasks, stack)
         where = (bookie, cookie.bookie, listen, listen_runs)
-        doors = serve_bookie(*where, advertise=advertise, limits=limits)
+        doors = serve_bookie(*where, advertise=advertise, limits=limits, refusals=meter.refusals)
         address = await stack.enter_async_context(doors)
         address = replace(address, labels=labels.at_host(socket.gethostname()))
         registration = Registration(

@@ -16,9 +16,9 @@ import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Final, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from quire.wire.transport import KEEPALIVE_SECONDS, MESSAGE_BYTES_MAX
 
@@ -50,11 +50,32 @@ class ConnectionOverError(Exception):
     """A connection that ended, or never began, with the reason in a few words."""
 
 
+class Budget(Protocol):
+    """Bytes that the other sides of all connections may make a server hold."""
+
+    def hold(self, holder: Hashable, size: int, drop: Callable[[str], None], /) -> bool:
+        """Count all bytes held for a connection now; False when there is no space for it."""
+        ...
+
+    def release(self, holder: Hashable, /) -> None:
+        """Forget a connection. Harmless when it holds nothing."""
+        ...
+
+
+class Budgets(NamedTuple):
+    """The budgets of a server's connections."""
+
+    unfinished: Budget
+    """Messages of which not all has come."""
+    unread: Budget
+    """Messages that the other side has not taken."""
+
+
 class FramedConnection(asyncio.Protocol):
     """One end of a connection, once it is made. One reader and one writer at a time.
 
-    A server gives `on_greeted`, called when its client has greeted; `on_lost` is called when the
-    connection is gone.
+    A server gives `on_greeted`, called when its client has greeted, and the `budgets` of all its
+    connections; `on_lost` is called when the connection is gone.
     """
 
     def __init__(
@@ -62,6 +83,7 @@ class FramedConnection(asyncio.Protocol):
         *,
         on_greeted: Callable[[FramedConnection], None] | None = None,
         on_lost: Callable[[FramedConnection], None] | None = None,
+        budgets: Budgets | None = None,
         greeting: bytes = GREETING,
     ) -> None:
         self.greeting = greeting
@@ -69,6 +91,8 @@ class FramedConnection(asyncio.Protocol):
         self._on_greeted = on_greeted
         """None once the greeting has come."""
         self._on_lost = on_lost
+        self._budgets = budgets
+        self._is_unfinished = False
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._parts: list[bytes] = []
@@ -145,6 +169,9 @@ class FramedConnection(asyncio.Protocol):
             self._over = "" if error is None else _reason(error)
         self._is_full = False
         self._forget_alarm()
+        if self._budgets is not None:
+            for budget in self._budgets:
+                budget.release(self)
         for waiter in (self._arrival, self._room):
             _wake(waiter)
         if self._on_lost is not None:
@@ -152,19 +179,44 @@ class FramedConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_full = True
+        if self._budgets is not None:
+            self._hold(self._budgets.unread, _SENT_BYTES_MAX)
 
     def resume_writing(self) -> None:
         self._is_full = False
+        if self._budgets is not None:
+            self._budgets.unread.release(self)
         _wake(self._room)
 
+    def _hold(self, budget: Budget, size: int) -> None:
+        if not budget.hold(self, size, self._break) and self._over is None:
+            self._break("too many bytes are held for others")
+
     def data_received(self, data: bytes) -> None:
+        if self._over is not None:
+            return
         self._parts.append(data)
         self._size += len(data)
-        if self._size < self._wanted or self._over is not None:
-            return
+        if self._size >= self._wanted:
+            self._take_whole(data)
+        if self._budgets is not None and self._on_greeted is None:
+            self._tell_unfinished(self._budgets.unfinished)
+
+    def _tell_unfinished(self, budget: Budget) -> None:
+        if self._size and self._over is None:
+            self._is_unfinished = True
+            self._hold(budget, self._size)
+        elif self._is_unfinished:
+            self._is_unfinished = False
+            budget.release(self)
+
+    def _take_whole(self, data: bytes) -> None:
         whole = b"".join(self._parts) if len(self._parts) > 1 else data
         at = self._take(whole)
         self._parts, self._size = ([whole[at:]] if at < len(whole) else []), len(whole) - at
+        if at and self._is_unfinished and self._budgets is not None:
+            self._is_unfinished = False  # what is left begins another message, with its own age
+            self._budgets.unfinished.release(self)
         if self._messages:
             _wake(self._arrival)
             if self._waiting_bytes > RECEIVED_BYTES_MAX and not self._is_paused:
@@ -206,6 +258,7 @@ class FramedConnection(asyncio.Protocol):
 
     def _break(self, reason: str) -> None:
         self._over = reason
+        self._parts, self._size = [], 0
         self.abort()
 
 

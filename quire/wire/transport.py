@@ -33,10 +33,19 @@ headroom."""
 RPCS_MAX: Final = 16_384
 """Calls one server carries at the same time, of all clients, long polls included."""
 
+CONNECTIONS_MAX: Final = 8192
+"""Connections to one server, if there are descriptors for them."""
+
 STREAMS_PER_CONNECTION_MAX: Final = 4096
 
 KEEPALIVE_SECONDS: Final = 10
 """A silent connection with calls on it is tried this often, so that a dead peer is noticed."""
+
+HANDSHAKE_SECONDS: Final = 10
+"""A client has so long to begin to speak HTTP/2."""
+
+IDLE_SECONDS: Final = 300
+"""A connection without a call for so long is closed. A client that is there makes another."""
 
 _KEEPALIVE_ANSWER_SECONDS: Final = 5
 _HOST: Final = re.compile(r"\[[^\[\]/]+\]|[^\s\[\]/:]+")
@@ -47,6 +56,9 @@ _BACKOFF_LAST_MS: Final = 1000
 
 EOF: Final[object] = grpc.aio.EOF  # type: ignore[attr-defined]
 """What reading a message gives at the end of a stream."""
+
+RESOURCE_EXHAUSTED: Final = grpc.StatusCode.RESOURCE_EXHAUSTED
+"""The status of a call that is broken off because it costs the server too much."""
 
 RpcError: TypeAlias = grpc.aio.AioRpcError
 """How a call fails on the client; `explain` says why."""
@@ -96,6 +108,8 @@ SERVER_OPTIONS: Final[Options] = (
     ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_SECONDS * 500),
     ("grpc.keepalive_time_ms", 3 * KEEPALIVE_SECONDS * 1000),
     ("grpc.keepalive_timeout_ms", _KEEPALIVE_ANSWER_SECONDS * 1000),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_SECONDS * 1000),
+    ("grpc.max_connection_idle_ms", IDLE_SECONDS * 1000),
 )
 
 
@@ -104,9 +118,10 @@ def open_channel(address: str) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
 
 
-def open_server() -> grpc.aio.Server:
-    """Return a server without services and ports."""
-    return grpc.aio.server(options=SERVER_OPTIONS, maximum_concurrent_rpcs=RPCS_MAX)
+def open_server(connections: int = CONNECTIONS_MAX) -> grpc.aio.Server:
+    """Return a server without services and ports, of at most so many connections."""
+    options = (*SERVER_OPTIONS, ("grpc.max_allowed_incoming_connections", connections))
+    return grpc.aio.server(options=options, maximum_concurrent_rpcs=RPCS_MAX)
 
 
 def add_service(server: grpc.aio.Server, servicer: object) -> None:

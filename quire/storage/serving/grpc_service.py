@@ -9,28 +9,46 @@ calls (limits.py), and a bookie's life as a process (server.py).
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+import resource
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial, wraps
 from typing import Any, Final, TypeAlias, TypeVar
 
 from quire.aio.timing import time_limit
 from quire.bookie import READ_ANSWER_BYTES_MAX, Bookie, BookieAddress, list_all
 from quire.entry import BookieId
+from quire.errors import BookieBusyError
 from quire.storage.serving.add_stream import AddStream
-from quire.storage.serving.limits import Reception, ServiceLimits
+from quire.storage.serving.limits import Reception, ServiceLimits, connections_max
+from quire.storage.serving.refusals import Refusals
 from quire.storage.serving.run_listener import serve_runs
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import RANGES_MAX, encode_info, encode_ranges, encode_tail
-from quire.wire.reads import encode_parts
-from quire.wire.transport import ServerContext, add_service, advertised, bind, open_server
+from quire.wire.reads import PART_BYTES_MAX, encode_parts
+from quire.wire.transport import (
+    RESOURCE_EXHAUSTED,
+    ServerContext,
+    add_service,
+    advertised,
+    bind,
+    open_server,
+)
 
 _Unary: TypeAlias = "Callable[[BookieService, Any], Awaitable[ReplyT]]"
 _Handler: TypeAlias = "Callable[[BookieService, Any, ServerContext], Awaitable[ReplyT]]"
 ReplyT = TypeVar("ReplyT", pb.TailReply, pb.ListEntriesReply, pb.InfoReply)
 
 _log = logging.getLogger(__name__)
+
+UNREAD: Final = "answers that were not taken hold too many bytes, or one for too long"
+
+
+class _NotTakenError(Exception):
+    """A client did not take its answer."""
+
 
 WAIT_SECONDS_MAX: Final = 600.0
 """Longest time a long poll is held."""
@@ -69,26 +87,53 @@ class BookieService:
         await AddStream(self.reception, context).serve()
 
     async def Read(self, request: pb.ReadRequest, context: ServerContext) -> None:  # noqa: N802
-        with self.reception.calling(context), ExitStack() as place:
-            for reply in await self._read(request, place):
-                await context.write(reply)
-
-    async def _read(self, request: pb.ReadRequest, place: ExitStack) -> Iterable[bytes]:
         reception = self.reception
+        with reception.calling(context):
+            try:
+                reception.expect(request.bookie)
+                reception.refuse_when_draining()
+                with reception.reads.take():
+                    run = await self._read(request)
+                await self._hand_over(run, context)
+            except _NotTakenError as error:
+                await context.abort(RESOURCE_EXHAUSTED, str(error))
+            except Exception as error:
+                failure = pb.ReadReply(failure=reception.failure(error))
+                await context.write(failure.SerializeToString())
+
+    async def _read(self, request: pb.ReadRequest) -> bytes:
+        return await self.bookie.read(
+            request.ledger,
+            request.first,
+            request.last,
+            fence_key=request.fence_key if request.HasField("fence_key") else None,
+            bytes_max=min(request.bytes_max, READ_ANSWER_BYTES_MAX),
+        )
+
+    async def _hand_over(self, run: bytes, context: ServerContext) -> None:
+        """Write the parts of an answer, as fast as the client takes them.
+
+        Raises `_NotTakenError` when it took too long, `BookieBusyError` before the first part.
+        """
+        unread, holder, left = self.reception.unread, object(), len(run)
         try:
-            reception.expect(request.bookie)
-            reception.refuse_when_draining()
-            place.enter_context(reception.reads.take())
-            run = await self.bookie.read(
-                request.ledger,
-                request.first,
-                request.last,
-                fence_key=request.fence_key if request.HasField("fence_key") else None,
-                bytes_max=min(request.bytes_max, READ_ANSWER_BYTES_MAX),
-            )
-        except Exception as error:
-            return [pb.ReadReply(failure=reception.failure(error)).SerializeToString()]
-        return encode_parts(run)
+            async with time_limit(None) as limit:
+                now = asyncio.get_running_loop().time
+
+                def drop(reason: str) -> None:
+                    limit.reschedule(now())
+
+                for part in encode_parts(run):
+                    has_place = unread.hold(holder, left, drop)
+                    if not has_place and left == len(run):
+                        raise BookieBusyError(self.reception.bookie_id, UNREAD)
+                    await context.write(part)
+                    unread.release(holder)
+                    left = max(0, left - PART_BYTES_MAX)
+        except TimeoutError as error:
+            raise _NotTakenError(UNREAD) from error
+        finally:
+            unread.release(holder)
 
     @_answers(pb.TailReply)
     async def ReadTail(self, request: pb.ReadTailRequest) -> pb.TailReply:  # noqa: N802
@@ -136,6 +181,7 @@ async def serve_bookie(
     *,
     advertise: str | None = None,
     limits: ServiceLimits | None = None,
+    refusals: Refusals | None = None,
     drain_seconds: float = 5.0,
 ) -> AsyncIterator[BookieAddress]:
     """Serve a bookie on host:port while the block runs; yields the address that clients are told,
@@ -143,6 +189,7 @@ async def serve_bookie(
 
     With `listen_runs`, another host:port, runs are taken there as plain frames as well. Clients are
     told the host `advertise` instead of the host of `listen`; a wildcard such as 0.0.0.0 needs it.
+    `refusals` counts what peers are refused.
 
     At the end of the block new work is refused, calls under way may finish for `drain_seconds`,
     and then every call is broken off. A cancelled block is drained as well. The bookie stays
@@ -150,13 +197,15 @@ async def serve_bookie(
     """
     for address in (listen, listen_runs or listen):
         advertised(address, advertise)
-    reception = Reception(bookie, bookie_id, limits)
+    reception = Reception(bookie, bookie_id, limits, refusals)
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    connections = connections_max(reception.limits.connections, descriptors)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(reception.ended)
         runs = None
         if listen_runs is not None:
-            runs = await stack.enter_async_context(serve_runs(reception, listen_runs))
-        server = open_server()
+            runs = await stack.enter_async_context(serve_runs(reception, listen_runs, connections))
+        server = open_server(connections)
         address = bind(server, listen)
         add_service(server, BookieService(reception))
         await server.start()

@@ -12,14 +12,16 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from quire.bookie import Bookie
 from quire.entry import BookieId
 from quire.errors import BookieBusyError, BookieUnavailableError, WrongBookieError
+from quire.storage.serving.held_bytes import HeldBytes
+from quire.storage.serving.refusals import Refusals
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import encode_failure, is_internal
-from quire.wire.transport import SENT_RUN_BYTES_MAX, ServerContext
+from quire.wire.transport import CONNECTIONS_MAX, SENT_RUN_BYTES_MAX, ServerContext
 
 _log = logging.getLogger(__name__)
 
@@ -31,12 +33,37 @@ class ServiceLimits:
     runs_per_stream: int = 256
     bytes_per_stream: int = 4 * SENT_RUN_BYTES_MAX
     reads: int = 256
-    """Each holds an answer of up to 4 MiB, as do the ones below, if an entry is that large."""
+    """Each gathers an answer of up to 4 MiB, as do the ones below, if an entry is that large."""
     tails: int = 256
     lists: int = 256
     syncs: int = 4096
     """These wait for the journal only; a writer gives the bookie up after a refused sync."""
     waits: int = 8192
+    unfinished_bytes: int = 128 * 1024 * 1024
+    """Of messages that are not whole, on all connections for runs: sixteen of the largest."""
+    unread_bytes: int = 256 * 1024 * 1024
+    """Of answers that clients have not taken, on all connections: 64 of the largest."""
+    connections: int = CONNECTIONS_MAX
+    """To each of the two ports, if there are enough descriptors."""
+
+
+DESCRIPTORS_RESERVED: Final = 256
+"""For the bookie's own files: 128 entry logs held open, the journal, the metadata store."""
+
+CONNECTIONS_MIN: Final = 16
+
+GRACE_SECONDS: Final = 1.0
+"""A client that takes its answer gets so long before it can lose its place to another."""
+
+
+def connections_max(wanted: int, descriptors: int) -> int:
+    """Return how many connections one of two ports may have, so that files can still be opened.
+
+    Args:
+        wanted: the most that the operator allows.
+        descriptors: the most that this process may have open.
+    """
+    return min(wanted, max(CONNECTIONS_MIN, (descriptors - DESCRIPTORS_RESERVED) // 2))
 
 
 class Places:
@@ -73,11 +100,25 @@ class Reception:
     """Lets calls in to one bookie and sees them out."""
 
     def __init__(
-        self, bookie: Bookie, bookie_id: BookieId, limits: ServiceLimits | None = None
+        self,
+        bookie: Bookie,
+        bookie_id: BookieId,
+        limits: ServiceLimits | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self.bookie = bookie
         self.bookie_id = bookie_id
         self.limits = limits or ServiceLimits()
+        self.refusals = refusals or Refusals()
+        self.unfinished = HeldBytes(
+            *("a message is not finished", "unfinished", self.limits.unfinished_bytes),
+            self.refusals,
+        )
+        self.unread = HeldBytes(
+            *("an answer is not taken", "unread", self.limits.unread_bytes),
+            self.refusals,
+            grace=GRACE_SECONDS,
+        )
         self._draining = False
         self._calls = 0
         """Under way, but for streams of runs; reads and long polls are among them."""
@@ -105,6 +146,8 @@ class Reception:
 
     async def ended(self) -> None:
         """Return when no call uses the bookie any more; for after the server has stopped."""
+        self.unfinished.close()
+        self.unread.close()
         while self._streams or self._calls:
             self._settled.clear()
             await self._settled.wait()

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, Stride
 from quire.entry import EntryId, LedgerId
 from quire.storage.disk.port import Disk, DiskSpace, File
+from quire.storage.serving.refusals import Refusals
 
 T = TypeVar("T")
 
@@ -68,6 +69,7 @@ class Meter:
         self.writes: dict[Written, Durations] = {}
         self.written_bytes: Counter[str] = Counter()
         """By place."""
+        self.refusals = Refusals()
 
     def answered(self, request: str, start: float, size: int = 0, outcome: str = OK) -> None:
         """Count a request that began at `start` of `perf_counter`."""

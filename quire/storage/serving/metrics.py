@@ -84,6 +84,7 @@ class BookieCollector(Collector):
             *_state(info),
             *_counted(info),
             *_requests(self._meter),
+            _refused(self._meter),
             *_disk(self._meter),
         ]
 
@@ -127,6 +128,15 @@ def _requests(meter: Meter) -> Iterator[Metric]:
     for request, count in meter.request_bytes.items():
         size.add_metric((request,), count)
     yield from (taken, size)
+
+
+def _refused(meter: Meter) -> Metric:
+    found = CounterMetricFamily(
+        "quire_bookie_refused", "Peers that were refused or dropped.", labels=("reason",)
+    )
+    for reason, count in meter.refusals.counts.items():
+        found.add_metric((reason,), count)
+    return found
 
 
 def _disk(meter: Meter) -> Iterator[Metric]:

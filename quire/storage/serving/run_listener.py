@@ -7,7 +7,6 @@ method `Add` (add_stream.py), without gRPC's work for each message.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -22,6 +21,7 @@ from quire.wire.adds import decode_request
 from quire.wire.framed import (
     GREETING,
     HELLO_GREETING,
+    Budgets,
     ConnectionOverError,
     FramedConnection,
 )
@@ -35,6 +35,9 @@ STREAMS_MAX: Final = 4096
 REFUSED_MAX: Final = 64
 """Connections beyond these that are told so, at the same time, if they greet with a hello."""
 
+FIRST_SECONDS: Final = 30.0
+"""A client has so long for its first message after its greeting; later it may be silent."""
+
 HELLO_SECONDS: Final = 5.0
 """A client has so long to say hello, and to go when it is refused."""
 
@@ -42,17 +45,21 @@ SILENT_MAX: Final = 1024
 """Connections at the same time that have not greeted yet. One more ends the connection that has
 been silent longest: our clients greet at once, whatever other clients do."""
 
-_log = logging.getLogger(__name__)
-
 
 class _Context:
     """The bookie's end of one stream over one connection."""
 
     def __init__(self, connection: FramedConnection) -> None:
         self._connection = connection
+        self._is_first = True
 
     async def read(self) -> object:
-        message = await self._connection.read()
+        if self._is_first:
+            self._is_first = False
+            async with time_limit(FIRST_SECONDS):
+                message = await self._connection.read()
+        else:
+            message = await self._connection.read()
         if message is None:
             return EOF
         try:
@@ -67,17 +74,24 @@ class _Context:
 class _RunPort:
     """The connections of one listening socket."""
 
-    def __init__(self, reception: Reception) -> None:
+    def __init__(self, reception: Reception, connections: int) -> None:
         self._reception = reception
+        self._refusals = reception.refusals
+        self._budgets = Budgets(reception.unfinished, reception.unread)
+        self._streams_max = min(STREAMS_MAX, connections * 3 // 4)
+        self._silent_max = min(SILENT_MAX, connections // 4)
         self._streams: dict[FramedConnection, asyncio.Task[None]] = {}
         self._silent: dict[FramedConnection, None] = {}
         """Connections that have not greeted yet, oldest first."""
 
     def connection(self) -> FramedConnection:
         """Return the protocol of a connection that comes in."""
-        connection = FramedConnection(on_greeted=self._greeted, on_lost=self._lost)
-        if len(self._silent) >= SILENT_MAX:
+        connection = FramedConnection(
+            on_greeted=self._greeted, on_lost=self._lost, budgets=self._budgets
+        )
+        if len(self._silent) >= self._silent_max:
             longest = next(iter(self._silent))
+            self._refusals.count("silent", f"{self._silent_max} connections say nothing")
             del self._silent[longest]
             longest.abort()
         self._silent[connection] = None
@@ -85,10 +99,10 @@ class _RunPort:
 
     def _greeted(self, connection: FramedConnection) -> None:
         self._silent.pop(connection, None)
-        if len(self._streams) >= STREAMS_MAX + REFUSED_MAX or (
-            connection.greeting == GREETING and len(self._streams) >= STREAMS_MAX
+        if len(self._streams) >= self._streams_max + REFUSED_MAX or (
+            connection.greeting == GREETING and len(self._streams) >= self._streams_max
         ):
-            _log.warning("%d connections for runs are open: one more is refused", STREAMS_MAX)
+            self._refusals.count("connections", f"{self._streams_max} for runs are open")
             connection.abort()
             return
         self._streams[connection] = asyncio.create_task(self._serve(connection))
@@ -126,12 +140,12 @@ class _RunPort:
             refusal = judge(decode_hello(message), mine)
         except NoMessageError as error:
             refusal = Refusal(str(error))
-        if refusal is None and len(self._streams) > STREAMS_MAX:
-            refusal = Refusal(f"{STREAMS_MAX} connections are open", is_passing=True)
+        if refusal is None and len(self._streams) > self._streams_max:
+            refusal = Refusal(f"{self._streams_max} connections are open", is_passing=True)
         await connection.write(encode_hello(replace(mine, refusal=refusal)))
         if refusal is None:
             return True
-        _log.warning("bookie %s refused a client: %s", self._reception.bookie_id, refusal.reason)
+        self._refusals.count("hello", f"a client: {refusal.reason}")
         async with time_limit(HELLO_SECONDS):
             while await connection.read() is not None:
                 pass
@@ -148,14 +162,15 @@ class _RunPort:
 
 
 @asynccontextmanager
-async def serve_runs(reception: Reception, listen: str) -> AsyncIterator[str]:
-    """Take runs on host:port while the block runs; yields the address with the real port.
+async def serve_runs(reception: Reception, listen: str, connections: int) -> AsyncIterator[str]:
+    """Take runs on host:port while the block runs, over at most so many connections; yields the
+    address with the real port.
 
     At its end every stream is broken off. Raises `ConfigurationError` when the address cannot be
     used.
     """
     host, port = split_address(listen)
-    runs = _RunPort(reception)
+    runs = _RunPort(reception, connections)
     loop = asyncio.get_running_loop()
     try:
         server = await loop.create_server(runs.connection, host.strip("[]"), port)

@@ -1,0 +1,114 @@
+"""Bytes that a bookie holds for its peers' sake: messages that are not whole, answers not taken.
+
+A peer decides how long such bytes stay: it sends half of a message, or takes no answer. So all
+peers together have one budget, and the holder that has waited longest loses its place first. Well
+behaved peers finish in milliseconds; a peer that stalls is always among the oldest.
+
+Invariants: at most `bytes_max` are held after each call, and no holder stays for longer than
+`seconds` without progress. Not here: the effect of a drop, which is the holder's (framed.py,
+grpc_service.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from quire.storage.serving.refusals import Refusals
+
+STALLED_SECONDS: Final = 30.0
+"""A peer that makes no progress for so long is dropped."""
+
+
+class _Holding:
+    __slots__ = ("drop", "since", "size")
+
+    def __init__(self, since: float, size: int, drop: Callable[[str], None]) -> None:
+        self.since = since
+        self.size = size
+        self.drop = drop
+
+
+class HeldBytes:
+    """One budget over all peers, for one kind of bytes.
+
+    Args:
+        what: the kind, in a few words; reasons and the log begin with it.
+        label: the reason in the figures.
+        bytes_max: the budget.
+        grace: seconds for which a holder cannot lose its place to another.
+        refusals: where drops are counted.
+    """
+
+    def __init__(
+        self, what: str, label: str, bytes_max: int, refusals: Refusals, *, grace: float = 0.0
+    ) -> None:
+        self.bytes_max = bytes_max
+        self.total = 0
+        self._what = what
+        self._label = label
+        self._grace = grace
+        self._refusals = refusals
+        self._holdings: dict[Hashable, _Holding] = {}
+        """Oldest first."""
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def hold(self, holder: Hashable, size: int, drop: Callable[[str], None]) -> bool:
+        """Count bytes for a holder, or count its bytes anew; its age goes on.
+
+        Args:
+            holder: the peer's connection or call.
+            size: all bytes held for it now.
+            drop: called with the reason when the holder loses its place; it must free the bytes.
+
+        Returns:
+            Whether the holder has a place. It has none when there is no space, and every other
+            holder is within its grace.
+        """
+        loop = asyncio.get_running_loop()
+        holding = self._holdings.get(holder)
+        if holding is None:
+            holding = self._holdings[holder] = _Holding(loop.time(), 0, drop)
+        self.total += size - holding.size
+        holding.size = size
+        while self.total > self.bytes_max:
+            oldest, found = next(iter(self._holdings.items()))
+            if loop.time() - found.since < self._grace:
+                self.release(holder)
+                self._refusals.count(self._label, f"{self._what}: {self.bytes_max} bytes are held")
+                return False
+            self._drop(oldest, f"{self._what}, and others need the space")
+        self._watch(loop)
+        return holder in self._holdings
+
+    def release(self, holder: Hashable) -> None:
+        """Forget a holder: it has finished, or is gone. Harmless when it holds nothing."""
+        holding = self._holdings.pop(holder, None)
+        if holding is not None:
+            self.total -= holding.size
+
+    def _drop(self, holder: Hashable, reason: str) -> None:
+        holding = self._holdings[holder]
+        self.release(holder)
+        self._refusals.count(self._label, reason)
+        holding.drop(reason)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._alarm is None and self._holdings:
+            oldest = next(iter(self._holdings.values()))
+            self._alarm = loop.call_at(oldest.since + STALLED_SECONDS, self._expire, loop)
+
+    def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._alarm = None
+        for holder, holding in list(self._holdings.items()):
+            if holding.since + STALLED_SECONDS > loop.time():
+                break
+            self._drop(holder, f"{self._what} for {STALLED_SECONDS:g} s")
+        self._watch(loop)
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
