@@ -8,7 +8,7 @@ and record what they asked and were told, for the judges.
                        while its processes are dead and while they run
     truncation         the same with ends that are cut off
     power loss, pause  two bookies are paused, a third loses power with all that it had not synced,
-                       the leader dies, and the two go on
+                       the leader dies, the two go on, and the third comes back
     power loss of all  all bookies lose power at the same moment
     crash of all       all bookies and all workers are killed at the same moment
     membership         two bookies are added and two are removed for all time, one after the other
@@ -200,9 +200,9 @@ async def power_loss_with_a_pause(stage: Stage) -> None:
         await stage.workers.kill(slot)
         for index in paused:
             stage.cluster.resume(index)
+        await stage.revive([lost])  # a segment needs all five: without it no leader begins one
         await stage.workers.start(slot)
         await stage.workers.new_leader(stage.workers.epoch())
-        await stage.revive([lost])
         await stage.more()
 
 

@@ -23,7 +23,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
@@ -31,11 +31,12 @@ from quire.cli.root import main as run_command
 from quire.storage import server
 from quire.storage.disk.local import LOCK_NAME
 from quire.storage.disk.port import Disk, DiskSpace, File
-from quire.storage.identity import directories
 
 FILES: Final = "files"
 NAMES: Final = "names"
 LAZY: Final = "lazy"
+OPEN: Final = "open_to_serve"
+"""By what name the server opens its disk."""
 LAZY_SECONDS: Final = 0.5
 
 Change: TypeAlias = tuple[int, bytes] | int | BinaryIO
@@ -106,7 +107,12 @@ class Platter:
 
 
 def cut_power(directory: Path) -> None:
-    """Leave in a directory what is durable. No process may use it."""
+    """Leave in a directory what is durable. No process may use it.
+
+    Raises RuntimeError if no `PowerDisk` ever had the directory: nothing would be left.
+    """
+    if not platter_of(directory).is_dir():
+        raise RuntimeError(f"{directory} has no platter: its bookie was not on a PowerDisk")
     platter = Platter(platter_of(directory))
     for each in directory.iterdir():
         shutil.rmtree(each) if each.is_dir() else each.unlink()
@@ -202,7 +208,7 @@ class PowerDisk:
 
     def __init__(self, disk: Disk, directory: Path, delay: float = 0.0) -> None:
         self._disk = disk
-        self._directory = directory
+        self.root = self._directory = directory
         self._delay = delay
         is_new = not platter_of(directory).exists()
         self._platter = Platter(platter_of(directory))
@@ -255,15 +261,20 @@ class PowerDisk:
         return await self._disk.space(directory)
 
 
+def put_under(delay: float) -> None:
+    """Put a `PowerDisk` under the bookie that this process serves. Raises KeyError when the server
+    opens its disk by another name: the drills would test nothing.
+    """
+    open_disk: Callable[[Path], Awaitable[Disk]] = vars(server)[OPEN]
+
+    async def open_powered(directory: Path) -> Disk:
+        return PowerDisk(await open_disk(directory), Path(directory), delay)
+
+    vars(server)[OPEN] = open_powered
+
+
 def main() -> None:
-    delay = LAZY_SECONDS if sys.argv.pop(1) == LAZY else 0.0
-    open_directory = directories.open_directory
-
-    async def open_powered(directory: Path, *, read_only: bool = False) -> Disk:
-        disk = await open_directory(directory, read_only=read_only)
-        return PowerDisk(disk, Path(directory), delay)
-
-    vars(server)["open_directory"] = open_powered
+    put_under(LAZY_SECONDS if sys.argv.pop(1) == LAZY else 0.0)
     run_command()
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from quire.errors import ConfigurationError
+from quire.storage import server
 from quire.storage.disk.local import LocalDisk
-from tests.judges.power import PowerDisk, cut_power
+from tests.judges.power import OPEN, PowerDisk, cut_power, platter_of, put_under
 
 
 def live(directory: Path, scene: Callable[[PowerDisk], Awaitable[None]]) -> None:
@@ -85,3 +87,20 @@ def test_a_sync_covers_what_an_earlier_process_wrote(directory: Path, sync: bool
     asyncio.run(main())
     cut_power(directory)
     assert (directory / "old").read_bytes() == (b"new" if sync else b"old")
+
+
+def test_a_bookie_is_served_from_the_platter(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server may open its disk by another name one day."""
+    monkeypatch.setitem(vars(server), OPEN, vars(server)[OPEN])  # and put it back
+    put_under(0.0)
+    with pytest.raises(ConfigurationError, match="format"):  # it is no bookie's
+        asyncio.run(server.serve(directory, "memory:"))
+    assert platter_of(directory).is_dir()
+
+
+def test_power_is_cut_only_where_a_platter_is(directory: Path) -> None:
+    with pytest.raises(RuntimeError, match="no platter"):
+        cut_power(directory)
+    assert (directory / "old").exists()
