@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quire.bookie import BookieAddress, BookieInfo
+from quire.cli.auditing import (
+    OpenAuditor,
+    auditor_option,
+    healing_delay_option,
+    open_auditor,
+)
 from quire.cli.health import list_all, lost_after_option
 from quire.cli.logs import LogOutput, logging_options
 from quire.cli.output import Value, note, print_fields, print_json, print_table, progress_of
@@ -192,6 +198,8 @@ def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> No
     is_flag=True,
     help="Accept that other machines reach --listen or --listen-runs, which have no TLS.",
 )
+@auditor_option
+@healing_delay_option
 @logging_options
 @exit_with_parent_option
 @with_settings
@@ -206,6 +214,8 @@ def serve(
     storage: tuple[tuple[str, float], ...],
     limits: tuple[tuple[str, float], ...],
     insecure_network: bool,
+    auditor: bool,
+    healing_delay: float,
     logging: LogOutput,
     exit_with_parent: bool,
 ) -> None:
@@ -216,6 +226,9 @@ def serve(
 
     A port without TLS gives every machine that reaches it the entries of all ledgers. So an address
     other than 127.0.0.1, [::1] and localhost needs --insecure-network.
+
+    One bookie of a cluster is elected to audit: it finds lost bookies and missing copies, and asks
+    other bookies for copies (docs/operations.md, Healing).
 
     \b
     Examples:
@@ -232,7 +245,8 @@ def serve(
     options = build(storage_options(), storage)
     bounds = build(service_limits(), limits)
     where = (directory, listen, runs, insecure_network, advertise, metrics, place)
-    work = partial(_serve, settings, *where, options, bounds)
+    audits = open_auditor(healing_delay) if auditor else None
+    work = partial(_serve, settings, *where, options, bounds, audits)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
 
@@ -262,6 +276,7 @@ async def _serve(
     labels: Labels,
     options: StorageOptions,
     limits: ServiceLimits,
+    auditor: OpenAuditor | None,
 ) -> None:
     from quire.repair.copies import open_copies
     from quire.repair.orders import stored_orders
@@ -294,6 +309,7 @@ async def _serve(
             on_ready=announce,
             copies=open_copies,
             orders=stored_orders,
+            auditor=auditor,
             metrics=metrics,
             labels=labels,
             options=options,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from quire.cli.health import gather, health, states_text, zookeepers
+from quire.cli.health import gather, healing_fields, healing_text, health, states_text, zookeepers
 from quire.cli.output import Value, note, print_json, print_table, progress
 from quire.cli.settings import (
     DEFAULT_DATA,
@@ -195,6 +195,7 @@ async def _status(settings: Settings) -> None:
                     "writable": writable,
                     "health": str(verdict.severity),
                     "states": {str(state): count for state, count in facts.states().items()},
+                    "healing": healing_fields(facts),
                     "logs": len(logs),
                     "ledgers": len(ledgers),
                     "zookeeper": [
@@ -210,6 +211,7 @@ async def _status(settings: Settings) -> None:
         click.echo(f"bookies  {len(bookies)} registered, {writable} of them writable")
         click.echo(f"         {states_text(facts)}")
         click.echo(f"content  {len(logs)} logs, {len(ledgers)} ledgers")
+        click.echo(f"healing  {healing_text(facts)}")
         click.echo(f"health   {verdict.summary}")
         if verdict.findings:
             note("`quire cluster health` gives the reasons and remedies.")

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import click
 
+from quire.cli.healing_switch import go, pause, resume, status
 from quire.cli.metadata import opened
 from quire.cli.output import note, print_json, print_table, progress_of
 from quire.cli.settings import Settings, run, with_settings
@@ -20,8 +21,13 @@ from quire.repair.plan import Plan
 def healing() -> None:
     """Make lost and short copies of closed ledgers again.
 
-    Bookies fetch the copies from each other. Passwords of ledgers are not needed.
+    An auditor does so by itself: `status` prints its findings, `pause` holds it. Bookies fetch the
+    copies from each other. Passwords of ledgers are not needed.
     """
+
+
+for _command in (status, pause, resume, go):
+    healing.add_command(_command)
 
 
 @contextlib.asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Final
 
 import click
@@ -12,9 +13,12 @@ from quire.cli.metadata import opened
 from quire.cli.output import Value, note, print_json, print_table
 from quire.cli.settings import Settings, run, with_settings
 from quire.client import Client
-from quire.errors import ConfigurationError, NoSuchNodeError
+from quire.errors import ConfigurationError, CorruptRecordError, NoSuchNodeError
 from quire.healing.facts import gather_facts
 from quire.healing.state import LOST_SECONDS, BookieFacts, State, silent_seconds
+from quire.healing.summary import State as Auditing
+from quire.healing.summary import Summary, read_summary
+from quire.healing.switch import Switch, read_switch
 from quire.healing.verdict import (
     ENSEMBLE,
     ClusterFacts,
@@ -106,6 +110,7 @@ def _health_fields(facts: ClusterFacts, verdict: Verdict) -> Value:
     return {
         "health": str(verdict.severity),
         "states": {str(state): count for state, count in facts.states().items()},
+        "healing": healing_fields(facts),
         "reasons": [_finding_fields(each) for each in verdict.findings],
     }
 
@@ -116,6 +121,7 @@ def _finding_fields(each: Finding) -> Value:
 
 def _print_health(facts: ClusterFacts, verdict: Verdict) -> None:
     click.echo(f"{verdict.severity}: {states_text(facts)}")
+    click.echo(f"healing: {healing_text(facts)}")
     if verdict.findings:
         click.echo()
         rows = [(str(each.severity), each.text, each.remedy) for each in verdict.findings]
@@ -134,15 +140,51 @@ async def gather(
 ) -> ClusterFacts:
     """Return the facts of a cluster; every registered bookie is asked."""
     async with opened(settings) as store:
-        bookies, adopted, servers = await asyncio.gather(
+        bookies, adopted, servers, (summary, switch, damaged) = await asyncio.gather(
             gather_facts(store, client.bookie_info),
             _is_adopted(store),
             zookeepers(client.store_uri),
+            _healing(store),
         )
     answering = [(name, status is not None) for name, status in servers]
     return ClusterFacts(
-        *(bookies, round(time.time() * 1000), lost_after, adopted, answering, ensemble)
+        *(bookies, round(time.time() * 1000), lost_after, adopted, answering, ensemble),
+        *(summary, switch, damaged),
     )
+
+
+async def _healing(store: MetadataStore) -> tuple[Summary | None, Switch, list[str]]:
+    """Return the auditor's findings and its switch, and the reason if the latter is damaged."""
+    summary: Summary | None = None
+    with suppress(CorruptRecordError):  # the auditor writes it anew
+        summary = await read_summary(store)
+    try:
+        return summary, await read_switch(store), []
+    except CorruptRecordError as error:
+        return summary, Switch(), [str(error)]
+
+
+def healing_text(facts: ClusterFacts) -> str:
+    """Return the auditor's work and its age, in words."""
+    summary = facts.summary
+    if summary is None:
+        return "no auditor has looked yet"
+    if summary.state is Auditing.BUILDING:
+        share = 100 * summary.indexed // max(1, summary.ledgers)
+        said = f"building its index, {share} %"
+    else:
+        said = f"{summary.state}, {summary.open} ledgers to heal"
+    return f"{said} (seen {duration(summary.age_seconds(facts.clock_ms))} ago)"
+
+
+def healing_fields(facts: ClusterFacts) -> Value:
+    """Return the same for programs."""
+    summary = facts.summary
+    if summary is None:
+        return None
+    age = summary.age_seconds(facts.clock_ms)
+    counts: dict[str, Value] = {**summary.counts}
+    return {"state": str(summary.state), "age_seconds": age, "open": summary.open, "counts": counts}
 
 
 async def _is_adopted(store: MetadataStore) -> bool:

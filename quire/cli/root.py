@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from quire.cli.auditing import autorecovery
 from quire.cli.bench import bench
 from quire.cli.bookie import bookie
 from quire.cli.chosen import config_option, context_option, raise_what_is_wrong
@@ -56,7 +57,7 @@ def main(
 
 
 for _command in (
-    *(cluster, bookie, log, ledger, election, metadata, healing, dump, bench, spark),
+    *(cluster, bookie, log, ledger, election, metadata, healing, autorecovery, dump, bench, spark),
     *(config, context_group, gateway),
 ):
     main.add_command(_command)

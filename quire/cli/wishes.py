@@ -85,7 +85,7 @@ def away(
     now = _now_ms()
 
     def decide(name: BookieId) -> wishes.Decide:
-        return wishes.away(name, now, seconds, reason, _operator())
+        return wishes.away(name, now, seconds, reason, operator())
 
     run(
         lambda: _wish(
@@ -106,9 +106,7 @@ def back(settings: Settings, bookie: str) -> None:
     """
     now = _now_ms()
     run(
-        lambda: _wish(
-            settings, bookie, lambda name: wishes.serve(name, Wish.AWAY, now, _operator())
-        )
+        lambda: _wish(settings, bookie, lambda name: wishes.serve(name, Wish.AWAY, now, operator()))
     )
 
 
@@ -131,7 +129,7 @@ def drain(settings: Settings, bookie: str, reason: str, dry_run: bool, anyway: b
     now = _now_ms()
 
     def decide(name: BookieId) -> wishes.Decide:
-        return wishes.drain(name, now, reason, _operator())
+        return wishes.drain(name, now, reason, operator())
 
     run(
         lambda: _wish(
@@ -153,7 +151,7 @@ def recommission(settings: Settings, bookie: str) -> None:
     now = _now_ms()
     run(
         lambda: _wish(
-            settings, bookie, lambda name: wishes.serve(name, Wish.DRAIN, now, _operator())
+            settings, bookie, lambda name: wishes.serve(name, Wish.DRAIN, now, operator())
         )
     )
 
@@ -209,7 +207,7 @@ async def _forget(settings: Settings, given: str, reason: str, dry_run: bool) ->
         bookie = wishes.resolve(given, (each.bookie for each in facts.bookies))
         check = naming.obstacles_to_forget
         ledgers = await _check(store, bookie, "gone", facts, check, anyway=False)
-        standing = Standing(Wish.GONE, reason, _operator(), _now_ms())
+        standing = Standing(Wish.GONE, reason, operator(), _now_ms())
         if not dry_run:
             standing = await wishes.forget(
                 store, bookie, standing.since_ms, standing.reason, standing.by
@@ -292,7 +290,8 @@ def _now_ms() -> int:
     return round(time.time() * 1000)
 
 
-def _operator() -> str:
+def operator() -> str:
+    """Return the user and the host of this command."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):

@@ -40,9 +40,6 @@ SESSION_SECONDS: Final = 12.0
 AGAIN: Final = Backoff(first=1.0, last=30.0)
 """Pauses after a failure of the store."""
 
-DELAY_SECONDS: Final = 600.0
-"""A bookie that is missing for so long is lost: longer than a restart of a machine."""
-
 
 class Auditor:
     """Offers itself from `start` to `close`, and audits while it is elected."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from quire.entry import BookieId
 from quire.healing.state import BookieFacts
@@ -178,7 +178,3 @@ def is_mass_loss(facts: Sequence[BookieFacts], counted: frozenset[BookieId]) -> 
 def _place(facts: BookieFacts) -> tuple[str, ...]:
     path = tuple(facts.labels.path)
     return path if any(path) else (facts.bookie,)
-
-
-PAUSE_SECONDS_MAX: Final = 24 * 3600.0
-"""A longer pause needs --yes: copies are missing meanwhile."""

@@ -12,6 +12,7 @@ Pure, but for `read_switch` and `change_switch`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -140,19 +141,19 @@ async def read_switch(store: MetadataStore) -> Switch:
 async def change_switch(store: MetadataStore, decide: Callable[[Switch], Switch]) -> Switch:
     """Change the switch, and return it. `decide` may be called several times.
 
-    Raises `CorruptRecordError` and the store's errors; the call can be repeated.
+    A damaged switch is replaced. Raises the store's errors; the call can be repeated.
     """
     for attempt in range(ATTEMPTS_MAX):
-        version: int | None = None
-        current = Switch()
-        try:
+        version, current, is_damaged = None, Switch(), False
+        with suppress(NoSuchNodeError):
             record = await store.get(HEALING_SWITCH)
-        except NoSuchNodeError:
-            pass
-        else:
-            version, current = record.version, Switch.decode(HEALING_SWITCH, record.value)
+            version = record.version
+            try:
+                current = Switch.decode(HEALING_SWITCH, record.value)
+            except CorruptRecordError:
+                is_damaged = True
         wanted = decide(current)
-        if wanted == current:
+        if wanted == current and not is_damaged:
             return current
         try:
             if version is None:

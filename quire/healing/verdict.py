@@ -25,6 +25,9 @@ from quire.healing.state import (
     silent_seconds,
     state_of,
 )
+from quire.healing.summary import Count, Summary
+from quire.healing.summary import State as Auditing
+from quire.healing.switch import Switch
 from quire.labels import domain_name
 
 ENSEMBLE: Final = 3
@@ -50,6 +53,34 @@ class Severity(IntEnum):
         return self.name.lower()
 
 
+REPORT_SECONDS: Final = 300.0
+"""An auditor at work reports ten times as often."""
+
+COPIES: Final = {
+    Count.NO_COPY: (
+        Severity.CRITICAL,
+        "have entries that no bookie has now",
+        "bring the lost bookies back: `quire healing status` names the ledgers",
+    ),
+    Count.ONE_COPY: (
+        Severity.CRITICAL,
+        "have entries with one copy left",
+        "bring a lost bookie back, and keep the others up: healing copies these first",
+    ),
+    Count.SHORT: (
+        Severity.WARNING,
+        "are short of a copy",
+        "healing makes the copies: `quire healing status`",
+    ),
+    Count.UNREADABLE: (
+        Severity.WARNING,
+        "have a damaged record",
+        "put the records back from a backup (docs/operations.md, Backup and restore)",
+    ),
+}
+"""What the auditor's counts mean."""
+
+
 class Finding(NamedTuple):
     """One reason."""
 
@@ -71,6 +102,9 @@ class ClusterFacts:
         is_adopted: whether the store may be believed.
         servers: the servers of the metadata store, and whether each answers.
         ensemble: how many writable bookies a new ledger needs.
+        summary: the auditor's last findings; None before the first.
+        switch: an operator's pause of healing.
+        damaged: records of healing that cannot be read, with the reason.
     """
 
     bookies: Sequence[BookieFacts]
@@ -79,6 +113,9 @@ class ClusterFacts:
     is_adopted: bool = True
     servers: Sequence[tuple[str, bool]] = ()
     ensemble: int = ENSEMBLE
+    summary: Summary | None = None
+    switch: Switch = field(default_factory=Switch)
+    damaged: Sequence[str] = ()
 
     @cached_property
     def now_ms(self) -> int:
@@ -119,7 +156,7 @@ class Verdict:
 
 def health(facts: ClusterFacts) -> Verdict:
     """Return the health of a cluster."""
-    found = [*_of_store(facts)]
+    found = [*_of_store(facts), *_of_healing(facts)]
     for each in facts.bookies:
         found += _of_state(facts, each)
     for each in facts.bookies:
@@ -144,6 +181,38 @@ def _of_store(facts: ClusterFacts) -> Iterator[Finding]:
                 f"ZooKeeper server {server} does not answer",
                 "start it: with one server less the store survives one loss less",
             )
+
+
+def _of_healing(facts: ClusterFacts) -> Iterator[Finding]:
+    for trouble in facts.damaged:
+        text = f"nothing is healed: {trouble}"
+        yield Finding(Severity.WARNING, "damaged-switch", text, "`quire healing resume` writes it")
+    pause = facts.switch.pause
+    if pause is not None and (left := pause.seconds_left(facts.clock_ms)):
+        text = f"healing is paused for {duration(left)} more, by {pause.by}: {pause.reason}"
+        yield Finding(Severity.WARNING, "healing-paused", text, "`quire healing resume` ends it")
+    summary = facts.summary
+    if summary is None:
+        return
+    age = summary.age_seconds(facts.clock_ms)
+    if age > REPORT_SECONDS:
+        text = f"no auditor has reported for {duration(age)}: nothing is healed"
+        remedy = "start bookies without --no-auditor, or `quire autorecovery`"
+        yield Finding(Severity.WARNING, "no-auditor", text, remedy)
+    if summary.state is Auditing.MASS_LOSS:
+        remedy = "look at the network first; `quire healing go` heals all the same"
+        yield Finding(Severity.CRITICAL, "mass-loss", f"nothing is healed: {summary.why}", remedy)
+    yield from _of_copies(summary)
+
+
+def _of_copies(summary: Summary) -> Iterator[Finding]:
+    for kind, (severity, words, remedy) in COPIES.items():
+        if count := summary.count(kind):
+            yield Finding(severity, str(kind), f"{count} ledgers {words}", remedy)
+    if count := summary.count(Count.UNPLACED):
+        code = "no-domain" if summary.why.startswith("no domain") else "no-room"
+        text = f"{count} ledgers find no bookie for a copy: {summary.why}"
+        yield Finding(Severity.WARNING, code, text, "add bookies there, or free space on disks")
 
 
 def _of_bookies(facts: ClusterFacts) -> Iterator[Finding]:

@@ -196,6 +196,7 @@ async def serve(
     rng: random.Random | None = None,
     copies: Callable[[MetadataStore, BookieId], AbstractAsyncContextManager[Copies]] | None = None,
     orders: Callable[[MetadataStore, BookieId], Orders] | None = None,
+    auditor: Callable[[MetadataStore, BookieId], AbstractAsyncContextManager[object]] | None = None,
     metrics: str | None = None,
     labels: Labels = NOWHERE,
     vitals: Vitals | None = None,
@@ -209,7 +210,8 @@ async def serve(
     `on_ready` is called once, when clients can find the bookie; `session_timeout` is how many
     seconds a dead bookie stays registered; `on_fatal` is called when the storage has failed and
     the process must end; `copies` reaches the other bookies, which replace its lost entries
-    (without, they stay lost); `orders` says which copies it is asked to make; `metrics` is a
+    (without, they stay lost); `orders` says which copies it is asked to make; `auditor` is
+    open while clients can find the bookie; `metrics` is a
     host:port where Prometheus finds its figures and a supervisor its health; `labels` say where it
     is, and the host is this machine unless they name one; `vitals` are told each step;
     `insecure_network` accepts an address that other machines reach (exposure.py). While the
@@ -248,9 +250,7 @@ async def serve(
         presence = _present(store, obedient, look_at_places, rng)
         stack.push_async_callback(presence.close)
         await presence.look()
-        bookie: Bookie = obedient
-        if metrics is not None:
-            bookie = MeteredBookie(obedient, meter)
+        bookie: Bookie = obedient if metrics is None else MeteredBookie(obedient, meter)
         vitals.bookie = bookie
         others = None if copies is None else partial(copies, store, cookie.bookie)
         asked = orders and orders(store, cookie.bookie)
@@ -266,6 +266,8 @@ async def serve(
             check_identity=partial(_check_store, disk, store, node, born),
         )
         await presence.start(address)
+        if auditor is not None:
+            await stack.enter_async_context(auditor(store, cookie.bookie))
         vitals.is_registered = lambda: registration.is_registered
         vitals.reach(Stage.SERVING)
         stack.callback(vitals.reach, Stage.ENDING)

@@ -57,6 +57,18 @@ def test_a_damaged_summary_is_told(name: str) -> None:
             Summary.decode(HEALING_SUMMARY, encode_record("healing-summary", 1, wrong))
 
 
+def test_a_damaged_switch_is_written_anew() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await store.create(HEALING_SWITCH, b"garbage")
+        with pytest.raises(CorruptRecordError):
+            await read_switch(store)
+        await change_switch(store, lambda it: it.paused(None))
+        assert await read_switch(store) == Switch()
+
+    virtually(main)
+
+
 def test_a_go_allows_no_other_bookie() -> None:
     switch = Switch(go=Go("anna", 1, ("a", "b")))
     assert switch.allows(["a"])

@@ -6,10 +6,19 @@ from dataclasses import replace
 
 import pytest
 
+from quire.healing.summary import State, Summary
+from quire.healing.switch import Pause, Switch
 from quire.healing.verdict import ClusterFacts, Severity, duration, health
-from tests.healing.scene import AWAY, DRAIN, GONE, bookie, cluster
+from tests.healing.scene import AWAY, DRAIN, GONE, NOW, bookie, cluster
 
 OK, WARNING, CRITICAL = Severity
+
+
+def summary(
+    state: State = State.IDLE, why: str = "", counts: dict[str, int] | None = None, age: float = 9.0
+) -> Summary:
+    return Summary(NOW - round(age * 1000), "b1", 1, state, why, counts=counts or {})
+
 
 UPS = (bookie("b2"), bookie("b3"), bookie("b4"))
 
@@ -46,6 +55,51 @@ TABLE: dict[str, tuple[ClusterFacts, Severity, set[str]]] = {
     ),
     "a cluster of the size of an ensemble": (cluster(*UPS, ensemble=3), OK, set()),
     "too few": (cluster(*UPS, ensemble=4), CRITICAL, {"too-few-writable"}),
+    "short": (cluster(*UPS, summary=summary(counts={"short": 3})), WARNING, {"short"}),
+    "one copy left": (
+        cluster(*UPS, summary=summary(counts={"one-copy": 3})),
+        CRITICAL,
+        {"one-copy"},
+    ),
+    "lost entries": (cluster(*UPS, summary=summary(counts={"no-copy": 1})), CRITICAL, {"no-copy"}),
+    "a drain, holes and open ledgers are no reasons": (
+        cluster(*UPS, summary=summary(counts={"drain": 3, "holes": 2, "waiting": 1, "asked": 5})),
+        OK,
+        set(),
+    ),
+    "no room": (
+        cluster(*UPS, summary=summary(State.STUCK, "no room: full", {"unplaced": 3})),
+        WARNING,
+        {"no-room"},
+    ),
+    "no domain": (
+        cluster(*UPS, summary=summary(State.STUCK, "no domain: r1", {"unplaced": 3})),
+        WARNING,
+        {"no-domain"},
+    ),
+    "mass loss": (
+        cluster(*UPS, summary=summary(State.MASS_LOSS, "2 of 5 are missing")),
+        CRITICAL,
+        {"mass-loss"},
+    ),
+    "damaged records of ledgers": (
+        cluster(*UPS, summary=summary(counts={"unreadable": 1})),
+        WARNING,
+        {"unreadable"},
+    ),
+    "an auditor that reports": (cluster(*UPS, summary=summary(age=300.0)), OK, set()),
+    "an auditor that is gone": (cluster(*UPS, summary=summary(age=301.0)), WARNING, {"no-auditor"}),
+    "paused": (
+        cluster(*UPS, switch=Switch(Pause("x", "anna", NOW - 1000, NOW + 1000))),
+        WARNING,
+        {"healing-paused"},
+    ),
+    "a pause that is over": (
+        cluster(*UPS, switch=Switch(Pause("x", "anna", NOW - 1000, NOW))),
+        OK,
+        set(),
+    ),
+    "a damaged switch": (cluster(*UPS, damaged=["CRC"]), WARNING, {"damaged-switch"}),
     "empty": (cluster(), CRITICAL, {"no-bookies"}),
     "restored": (cluster(*UPS, is_adopted=False), CRITICAL, {"not-adopted"}),
     "a server down": (

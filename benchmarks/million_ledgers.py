@@ -1,0 +1,170 @@
+"""An auditor with a million ledgers: memory, time to index, and time from a loss to the first move.
+
+    python -m benchmarks.million_ledgers [--ledgers 1000000] [--bookies 50] [--stored 20000]
+
+Records are made up as they are read, and decoded as from a store, so the figures are the auditor's
+own; the metadata store is in memory, and bookies copy nothing. With `--stored` so many records are
+put into a SQLite file, too, and read from it: a store's pace decides how long a first survey takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import random
+import resource
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from quire.bookie import BookieAddress
+from quire.entry import BookieId, DigestKind, LedgerId
+from quire.errors import NoSuchLedgerError
+from quire.healing.audit import Audit
+from quire.healing.survey import Survey
+from quire.healing.urgency import work_of
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
+from quire.ledger.quorum import Replication
+from quire.ledger.records import LedgerRecords, VersionedMetadata
+from quire.ledger.roster import Bookies
+from quire.ledger.stored_records import StoredRecords
+from quire.metastore import create_store
+from quire.metastore.changes import Create
+from quire.metastore.layout import LEDGERS_PER_SHARD, MOVES, bookie_path, ledger_path
+from quire.metastore.memory import MemoryStore
+from quire.metastore.registration import encode_registration
+from quire.repair.orders import stored_orders
+
+REPLICATION: Final = Replication(3, 3, 2)
+CHANGES: Final = 500
+"""Records that one transaction creates."""
+
+
+def megabytes() -> float:
+    """Return the most memory that the process had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+class MadeRecords:
+    """The records of closed ledgers, as the id of the ledger draws them."""
+
+    def __init__(self, ledgers: int, bookies: Sequence[BookieId]) -> None:
+        self.ledgers = ledgers
+        self._bookies = bookies
+
+    def metadata(self, ledger: LedgerId) -> LedgerMetadata:
+        """Return what a writer would have left."""
+        names = random.Random(ledger).sample(self._bookies, REPLICATION.ensemble)
+        return LedgerMetadata(
+            *(ledger, REPLICATION, DigestKind.CRC32C, "0" * 64, (Fragment(0, tuple(names)),)),
+            state=LedgerState.CLOSED,
+            last_entry=99,
+            length=100_000,
+            created_ms=1_700_000_000_000,
+            token=f"{ledger:032x}",
+        )
+
+    async def read(self, ledger: LedgerId) -> VersionedMetadata:
+        """See `LedgerRecords.read`; the record is decoded as from a store."""
+        if not 0 <= ledger < self.ledgers:
+            raise NoSuchLedgerError(ledger)
+        path = ledger_path(ledger)
+        return VersionedMetadata(LedgerMetadata.decode(path, self.metadata(ledger).encode()), 1)
+
+    async def list(self, after: LedgerId = -1) -> AsyncIterator[Sequence[LedgerId]]:
+        """See `LedgerRecords.list`."""
+        for first in range(0, self.ledgers, LEDGERS_PER_SHARD):
+            page = range(max(first, after + 1), min(first + LEDGERS_PER_SHARD, self.ledgers))
+            if page:
+                yield page
+
+
+async def measure(ledgers: int, count: int) -> None:
+    """Build the index, lose a bookie, and print the figures."""
+    store = MemoryStore()
+    bookies = [f"{number:032x}" for number in range(count)]
+    for each in bookies:
+        address = BookieAddress(each, f"{each[-4:]}:1")
+        await store.create(bookie_path(each), encode_registration(address))
+    records = cast(LedgerRecords, MadeRecords(ledgers, bookies))
+    audit = Audit(
+        *(store, records, cast(Bookies, None)),
+        name="benchmark",
+        epoch=1,
+        delay=0.0,
+        clock=time.time,
+        rng=random.Random(1),
+    )
+    gc.collect()
+    before, start = megabytes(), time.perf_counter()
+    await audit.build()
+    built = time.perf_counter() - start
+    print(f"index of {ledgers:,} ledgers: {megabytes() - before:.0f} MB, built in {built:.1f} s")
+    print(f"  of these reading and decoding take {await reading(records, ledgers):.1f} s")
+    audit.holes.check = lambda ledgers: None  # type: ignore[method-assign]  # no bookie to ask
+    start = time.perf_counter()
+    await audit.round()
+    print(f"a round without news: {time.perf_counter() - start:.3f} s")
+
+    await store.delete(bookie_path(bookies[0]))
+    start = time.perf_counter()
+    await audit.round()
+    moved = time.perf_counter() - start
+    asked = 0
+    for each in await store.children(MOVES):
+        asked += len((await stored_orders(store, each).read()).open)
+    print(f"from the end of the delay to {asked} requests: {moved:.2f} s")
+    start = time.perf_counter()
+    work = work_of(audit.survey.index, {bookies[0]})
+    seconds = time.perf_counter() - start
+    print(f"  of these {len(work.jobs):,} ledgers by urgency: {seconds:.2f} s")
+
+
+async def reading(records: LedgerRecords, ledgers: int) -> float:
+    """Return how long it takes to make, encode and decode the records alone."""
+    some = min(ledgers, 20_000)
+    start = time.perf_counter()
+    for ledger in range(some):
+        await records.read(ledger)
+    return (time.perf_counter() - start) * ledgers / some
+
+
+async def measure_store(stored: int) -> None:
+    """Print how fast a survey reads from SQLite."""
+    made = MadeRecords(stored, [f"{number:032x}" for number in range(50)])
+    with tempfile.TemporaryDirectory() as directory:
+        store = await create_store(f"sqlite:{Path(directory) / 'metadata.db'}")
+        try:
+            for first in range(0, stored, CHANGES):
+                some = range(first, min(first + CHANGES, stored))
+                await store.commit(
+                    [Create(ledger_path(each), made.metadata(each).encode()) for each in some]
+                )
+            survey = Survey(StoredRecords(store, random.Random(1)))
+            start = time.perf_counter()
+            async for _ in survey.build():
+                pass
+            seconds = time.perf_counter() - start
+            assert len(survey.index) == stored
+            pace = stored / seconds
+            print(f"SQLite: {pace:,.0f} records a second, a million in {1e6 / pace / 60:.1f} min")
+        finally:
+            await store.close()
+
+
+async def main(options: Any) -> None:
+    """Run all parts."""
+    await measure(options.ledgers, options.bookies)
+    if options.stored:
+        await measure_store(options.stored)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--ledgers", type=int, default=1_000_000)
+    parser.add_argument("--bookies", type=int, default=50)
+    parser.add_argument("--stored", type=int, default=20_000)
+    asyncio.run(main(parser.parse_args()))
