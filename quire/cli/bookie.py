@@ -21,6 +21,7 @@ from quire.cli.auditing import (
     healing_delay_option,
     open_auditor,
 )
+from quire.cli.drain import drain
 from quire.cli.health import list_all, lost_after_option
 from quire.cli.logs import LogOutput, logging_options
 from quire.cli.output import Value, note, print_fields, print_json, print_table, progress_of
@@ -33,7 +34,7 @@ from quire.cli.settings import (
     with_settings,
 )
 from quire.cli.supervisor import ServiceManager
-from quire.cli.wishes import away, back, drain, forget, recommission
+from quire.cli.wishes import away, back, forget, recommission
 from quire.client import Client
 from quire.errors import CorruptStorageError, QuireError
 from quire.labels import Labels

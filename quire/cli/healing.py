@@ -63,6 +63,7 @@ def run_(
     settings: Settings, lost: tuple[str, ...], holes: bool, dry_run: bool, patience: float
 ) -> None:
     """Ask bookies for the missing copies of closed ledgers, and wait until they have made them.
+    The copies of a bookie that is drained move to others.
 
     May be interrupted and started again: requests stay, and none is made twice. The
     exit code is 4 if copies are still to be made, and 9 if entries are on no bookie that answered.

@@ -1,4 +1,7 @@
-"""`quire bookie away`, `back`, `drain`, `recommission` and `forget`: an operator's wishes."""
+"""`quire bookie away`, `back`, `recommission` and `forget`: an operator's wishes.
+
+`drain` is in drain.py, and shares what is public here.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +38,16 @@ LONG_SECONDS: Final = 24 * 3600.0
 
 Check = Callable[[BookieId, ClusterFacts, Sequence[LedgerMetadata]], list[str]]
 
-_bookie = click.argument("bookie", metavar="BOOKIE")
-_dry_run = click.option("--dry-run", is_flag=True, help="Only say what would happen.")
-_anyway = click.option("--anyway", is_flag=True, help="Do it in spite of the obstacles.")
-_reason = click.option("--reason", default="", metavar="TEXT", help="Shown as long as it holds.")
+bookie_argument = click.argument("bookie", metavar="BOOKIE")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only say what would happen.")
+anyway_option = click.option("--anyway", is_flag=True, help="Do it in spite of the obstacles.")
+reason_option = click.option(
+    "--reason", default="", metavar="TEXT", help="Shown as long as it holds."
+)
 
 
 @click.command(short_help="Keep new entries from a bookie for a while.")
-@_bookie
+@bookie_argument
 @click.option(
     "--for",
     "seconds",
@@ -51,10 +56,10 @@ _reason = click.option("--reason", default="", metavar="TEXT", help="Shown as lo
     metavar="DURATION",
     help="When it ends by itself: 30m, 1h.",
 )
-@_reason
+@reason_option
 @click.option("--yes", is_flag=True, help="Allow more than 24 hours.")
-@_dry_run
-@_anyway
+@dry_run_option
+@anyway_option
 @with_settings
 def away(
     settings: Settings,
@@ -82,7 +87,7 @@ def away(
             f"an away of {duration(seconds)} leaves copies missing for long: pass --yes, or use "
             "`quire bookie drain`"
         )
-    now = _now_ms()
+    now = now_ms()
 
     def decide(name: BookieId) -> wishes.Decide:
         return wishes.away(name, now, seconds, reason, operator())
@@ -95,7 +100,7 @@ def away(
 
 
 @click.command(short_help="End the away of a bookie.")
-@_bookie
+@bookie_argument
 @with_settings
 def back(settings: Settings, bookie: str) -> None:
     """End the away of a bookie: it takes new entries again.
@@ -104,42 +109,14 @@ def back(settings: Settings, bookie: str) -> None:
     Example:
       quire bookie back 0f9cb98e
     """
-    now = _now_ms()
+    now = now_ms()
     run(
         lambda: _wish(settings, bookie, lambda name: wishes.serve(name, Wish.AWAY, now, operator()))
     )
 
 
-@click.command(short_help="Keep new entries from a bookie that is to leave.")
-@_bookie
-@_reason
-@_dry_run
-@_anyway
-@with_settings
-def drain(settings: Settings, bookie: str, reason: str, dry_run: bool, anyway: bool) -> None:
-    """Keep new entries from a bookie that is to leave the cluster.
-
-    Its copies stay until their ledgers are deleted, for instance by retention. It is refused when a
-    ledger would have no other bookie. `quire bookie forget` completes it.
-
-    \b
-    Example:
-      quire bookie drain 0f9cb98e --dry-run
-    """
-    now = _now_ms()
-
-    def decide(name: BookieId) -> wishes.Decide:
-        return wishes.drain(name, now, reason, operator())
-
-    run(
-        lambda: _wish(
-            settings, bookie, decide, naming.obstacles_to_drain, dry_run=dry_run, anyway=anyway
-        )
-    )
-
-
 @click.command(short_help="End the drain of a bookie.")
-@_bookie
+@bookie_argument
 @with_settings
 def recommission(settings: Settings, bookie: str) -> None:
     """End the drain of a bookie: it takes new entries again.
@@ -148,7 +125,7 @@ def recommission(settings: Settings, bookie: str) -> None:
     Example:
       quire bookie recommission 0f9cb98e
     """
-    now = _now_ms()
+    now = now_ms()
     run(
         lambda: _wish(
             settings, bookie, lambda name: wishes.serve(name, Wish.DRAIN, now, operator())
@@ -157,9 +134,9 @@ def recommission(settings: Settings, bookie: str) -> None:
 
 
 @click.command(short_help="Give up the identity of a bookie that holds nothing.")
-@_bookie
-@_reason
-@_dry_run
+@bookie_argument
+@reason_option
+@dry_run_option
 @with_settings
 def forget(settings: Settings, bookie: str, reason: str, dry_run: bool) -> None:
     """Give up the identity of a stopped bookie that no ledger names.
@@ -184,7 +161,7 @@ async def _wish(
     anyway: bool = False,
 ) -> None:
     async with opened(settings) as store:
-        facts = await _facts(store)
+        facts = await facts_of(store)
         bookie = wishes.resolve(given, (each.bookie for each in facts.bookies))
         here = next(each for each in facts.bookies if each.bookie == bookie)
         wanted = decide(bookie)(here.standing)  # refuses before the ledgers are read
@@ -192,31 +169,32 @@ async def _wish(
         if check is not None:
             ledgers = await _check(store, bookie, str(wanted.wish), facts, check, anyway=anyway)
         if dry_run:
-            _print(settings, bookie, wanted, ledgers, obeyed=None, is_dry=True)
+            print_standing(settings, bookie, wanted, ledgers, obeyed=None, is_dry=True)
             return
         standing = await wishes.change_standing(store, bookie, decide(bookie))
         obeyed = None
         if here.registered is not None:
             obeyed = await wishes.wait_obeyed(store, bookie, standing.wish, OBEY_SECONDS)
-    _print(settings, bookie, standing, ledgers, obeyed=obeyed)
+    print_standing(settings, bookie, standing, ledgers, obeyed=obeyed)
 
 
 async def _forget(settings: Settings, given: str, reason: str, dry_run: bool) -> None:
     async with opened(settings) as store:
-        facts = await _facts(store)
+        facts = await facts_of(store)
         bookie = wishes.resolve(given, (each.bookie for each in facts.bookies))
         check = naming.obstacles_to_forget
         ledgers = await _check(store, bookie, "gone", facts, check, anyway=False)
-        standing = Standing(Wish.GONE, reason, operator(), _now_ms())
+        standing = Standing(Wish.GONE, reason, operator(), now_ms())
         if not dry_run:
             standing = await wishes.forget(
                 store, bookie, standing.since_ms, standing.reason, standing.by
             )
-    _print(settings, bookie, standing, ledgers, obeyed=None, is_dry=dry_run)
+    print_standing(settings, bookie, standing, ledgers, obeyed=None, is_dry=dry_run)
 
 
-async def _facts(store: MetadataStore) -> ClusterFacts:
-    return ClusterFacts(await gather_facts(store), _now_ms())
+async def facts_of(store: MetadataStore) -> ClusterFacts:
+    """Return the facts of all bookies, as the store has them."""
+    return ClusterFacts(await gather_facts(store), now_ms())
 
 
 async def _check(
@@ -229,6 +207,13 @@ async def _check(
     anyway: bool,
 ) -> int:
     """Return how many ledgers name a bookie. Raises `WishRefusedError` for an obstacle."""
+    found = await read_naming(store, bookie)
+    refuse(bookie, wish, check(bookie, facts, found), anyway=anyway)
+    return len(found)
+
+
+async def read_naming(store: MetadataStore, bookie: BookieId) -> list[LedgerMetadata]:
+    """Return the metadata of the ledgers that name a bookie, and show the progress."""
     records = StoredRecords(store, random.SystemRandom())
     with progress(f"Reading which ledgers name bookie {bookie}") as advance:
         seen = 0
@@ -238,16 +223,18 @@ async def _check(
             advance(done - seen)
             seen = done
 
-        found = await naming.find_naming(records, bookie, on_progress)
-    obstacles = check(bookie, facts, found)
+        return await naming.find_naming(records, bookie, on_progress)
+
+
+def refuse(bookie: BookieId, wish: str, obstacles: Sequence[str], *, anyway: bool) -> None:
+    """Raise `WishRefusedError` for an obstacle, or only print it when it is done anyway."""
     if obstacles and not anyway:
-        raise WishRefusedError(bookie, wish, obstacles)
+        raise WishRefusedError(bookie, wish, list(obstacles))
     for each in obstacles:
         note(f"In spite of: {each}")
-    return len(found)
 
 
-def _print(
+def print_standing(
     settings: Settings,
     bookie: BookieId,
     standing: Standing,
@@ -255,7 +242,9 @@ def _print(
     *,
     obeyed: bool | None,
     is_dry: bool = False,
+    **more: Value,
 ) -> None:
+    """Print what a bookie is set to, or would be; `more` fields are for programs."""
     if settings.json:
         fields: dict[str, Value] = {
             "bookie": bookie,
@@ -267,6 +256,7 @@ def _print(
             "ledgers": ledgers,
             "obeyed": obeyed,
             "dry_run": is_dry,
+            **more,
         }
         print_json(fields)
         return
@@ -286,7 +276,8 @@ def _print(
         )
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """Return the time of this machine, as standings have it."""
     return round(time.time() * 1000)
 
 

@@ -2,7 +2,8 @@
 
 Finding them reads the record of every ledger: some hundred a second from ZooKeeper. It is done for
 an operator who is about to take a bookie away, so that a mistake is refused before it is made.
-`obstacles_to_away`, `obstacles_to_drain` and `obstacles_to_forget` are pure.
+`obstacles_to_away` and `obstacles_to_forget` are pure; what a drain asks is in
+quire/repair/departure.py.
 """
 
 from __future__ import annotations
@@ -37,10 +38,21 @@ async def find_naming(
     async for page in records.list():
         for first in range(0, len(page), READS_MAX):
             some = page[first : first + READS_MAX]
-            read = await asyncio.gather(*(_read(records, ledger) for ledger in some))
-            found += [each for each in read if each is not None and _names(each, bookie)]
+            found += await still_naming(records, bookie, some)
             done += len(some)
             on_progress(done)
+    return found
+
+
+async def still_naming(
+    records: LedgerRecords, bookie: BookieId, ledgers: Sequence[LedgerId]
+) -> list[LedgerMetadata]:
+    """Return the metadata of those of some ledgers that name a bookie; raises as `find_naming`."""
+    found: list[LedgerMetadata] = []
+    for first in range(0, len(ledgers), READS_MAX):
+        some = ledgers[first : first + READS_MAX]
+        read = await asyncio.gather(*(_read(records, ledger) for ledger in some))
+        found += [each for each in read if each is not None and _names(each, bookie)]
     return found
 
 
@@ -81,22 +93,6 @@ def obstacles_to_away(
     if alone:
         found.append(f"{_ids(alone)} have no other copy that is up")
     return found
-
-
-def obstacles_to_drain(
-    bookie: BookieId, facts: ClusterFacts, naming: Sequence[LedgerMetadata]
-) -> list[str]:
-    """Return the reasons why a bookie's copies could not move to others."""
-    targets = {each.bookie for each in facts.bookies if facts.state(each) is State.UP} - {bookie}
-    stuck = [
-        each.ledger
-        for each in naming
-        if any(
-            bookie in fragment.bookies and not targets.difference(fragment.bookies)
-            for fragment in each.fragments
-        )
-    ]
-    return [f"{_ids(stuck)} have no writable bookie to move to: start one"] if stuck else []
 
 
 def obstacles_to_forget(

@@ -26,7 +26,7 @@ from quire.errors import (
 )
 from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.heartbeat import Heartbeat
-from quire.metastore.layout import cookie_path, heartbeat_path, standing_path
+from quire.metastore.layout import cookie_path, heartbeat_path, moves_path, standing_path
 from quire.metastore.standing import SERVING, Standing, Wish
 from quire.metastore.store import MetadataStore, Versioned
 
@@ -152,7 +152,8 @@ def _write(bookie: BookieId, record: Versioned | None, standing: Standing) -> Ch
 async def forget(
     store: MetadataStore, bookie: BookieId, now_ms: int, reason: str, by: str
 ) -> Standing:
-    """Give a bookie's identity up: its standing is `gone`, and its cookie and heartbeat go.
+    """Give a bookie's identity up: its standing is `gone`. Its cookie, its heartbeat and what
+    it was asked to copy go.
 
     One transaction, which can be repeated. A directory of this identity is never served again.
     Raises the store's errors. The caller has seen that no ledger names the bookie.
@@ -161,7 +162,7 @@ async def forget(
     gone = replace(current, wish=Wish.GONE, reason=reason, by=by, since_ms=now_ms, until_ms=None)
     wanted = current if current.wish is Wish.GONE else gone
     changes: list[Change] = [_write(bookie, record, wanted)]
-    for path in (cookie_path(bookie), heartbeat_path(bookie)):
+    for path in (cookie_path(bookie), heartbeat_path(bookie), moves_path(bookie)):
         with suppress(NoSuchNodeError):
             changes.append(Delete(path, (await store.get(path)).version))
     await store.commit(changes)

@@ -98,7 +98,8 @@ class PeerCopies:
             metadata = self._metadata = (await self._records.read(ledger)).metadata
         wanted = _together(metadata, entries)
         reasons: list[str] = []
-        for bookie in metadata.write_set(wanted[0]):
+        leaving = self._leaving(ledger)
+        for bookie in sorted(metadata.write_set(wanted[0]), key=lambda each: each not in leaving):
             if bookie == self._bookie:
                 continue
             try:
@@ -112,6 +113,13 @@ class PeerCopies:
         raise UnreadableError(
             ledger, wanted[0], "; ".join(reasons) or "no other bookie may have it"
         )
+
+    def _leaving(self, ledger: LedgerId) -> frozenset[BookieId]:
+        """Return the bookies whose places this one takes. They are read first: a bookie that is
+        drained has no other work, and one that is lost is not tried, as it is not registered.
+        """
+        assigned = self._assignments.of(ledger)
+        return frozenset(() if assigned is None else (each.old for each in assigned.replicas))
 
     async def _read(
         self, metadata: LedgerMetadata, bookie: BookieId, wanted: Sequence[EntryId], bytes_max: int

@@ -15,7 +15,7 @@ from typing import Final
 
 from quire.aio.timing import time_limit
 from quire.entry import BookieId, LedgerId
-from quire.errors import InvalidRequestError, NoSuchLedgerError, QuireError
+from quire.errors import InvalidRequestError, NoSuchLedgerError, NoSuchNodeError, QuireError
 from quire.ledger.domains import Candidate
 from quire.ledger.inventory import take_inventory
 from quire.ledger.metadata import Replica
@@ -24,7 +24,8 @@ from quire.ledger.records import LedgerRecords
 from quire.ledger.remote import REQUEST_SECONDS, RemoteBookie
 from quire.ledger.roster import BookieRoster
 from quire.ledger.stored_records import StoredRecords
-from quire.metastore.layout import MOVES
+from quire.metastore.layout import MOVES, STANDINGS, standing_path
+from quire.metastore.standing import Standing, Wish
 from quire.metastore.store import MetadataStore
 from quire.repair.assignments import Assignment
 from quire.repair.orders import StoredOrders
@@ -90,7 +91,8 @@ class Healing:
         finds_holes: bool,
         on_progress: Progress = lambda done, total: None,
     ) -> Plan:
-        """Return the assignments that are missing. Changes nothing.
+        """Return the assignments that are missing. Changes nothing. The places of bookies that are
+        to leave go to others, too.
 
         Args:
             lost: bookies that will not come back. Their places go to others.
@@ -107,14 +109,16 @@ class Healing:
             )
         ledgers = [each async for page in self._records.list() for each in page]
         plan, assigned = Plan(), await self._assigned(up)
-        candidates = [each for each in self._roster.candidates() if each.bookie not in lost]
+        leaving = await self._leaving()
+        gone = leaving.union(lost)
+        candidates = [each for each in self._roster.candidates() if each.bookie not in gone]
         async with QuorumCall[LedgerId, None]() as looks:
             for done in range(len(ledgers) + AT_ONCE):
                 if done < len(ledgers):
                     places = assigned.get(ledger := ledgers[done], ())
                     looks.ask(
                         ledger,
-                        self._look(plan, ledger, lost, candidates, places, finds_holes=finds_holes),
+                        self._look(plan, ledger, gone, candidates, places, finds_holes=finds_holes),
                     )
                 if done >= AT_ONCE and looks.outstanding:
                     _raise(await looks.next())
@@ -125,7 +129,7 @@ class Healing:
         self,
         plan: Plan,
         ledger: LedgerId,
-        lost: Collection[BookieId],
+        gone: Collection[BookieId],
         candidates: list[Candidate],
         assigned: Collection[Replica],
         *,
@@ -134,12 +138,24 @@ class Healing:
         try:
             metadata = (await self._records.read(ledger)).metadata
             labels = self._roster.labels
-            plan_places(plan, self._rng, metadata, lost, candidates, labels, assigned)
+            plan_places(plan, self._rng, metadata, gone, candidates, labels, assigned)
             if finds_holes and metadata.is_closed:
                 found = await take_inventory(self._records, self._roster, ledger, self._timeout)
-                plan_holes(plan, found, lost)
+                plan_holes(plan, found, gone)
         except NoSuchLedgerError:  # deleted meanwhile
             return
+
+    async def _leaving(self) -> set[BookieId]:
+        """Return the bookies that an operator drains. Raises `CorruptRecordError` and the store's
+        errors.
+        """
+        found: set[BookieId] = set()
+        for bookie in await self._store.children(STANDINGS):
+            with suppress(NoSuchNodeError):
+                record = await self._store.get(standing_path(bookie))
+                if Standing.decode(bookie, record.value).wish is Wish.DRAIN:
+                    found.add(bookie)
+        return found
 
     async def _assigned(self, up: Iterable[BookieId]) -> dict[LedgerId, list[Replica]]:
         """Return the places that bookies which are up were asked to take."""

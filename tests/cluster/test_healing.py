@@ -133,3 +133,39 @@ def test_places_without_a_bookie_for_them_are_named(tmp_path: Path) -> None:
             assert listed.out == ""
 
     asyncio.run(main())
+
+
+@pytest.mark.timeout(300)
+def test_a_bookie_that_is_drained_holds_nothing_in_the_end(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            LocalCluster(tmp_path, 5) as cluster,
+            connect(cluster.store_uri) as client,
+        ):
+            ledgers = await filled(client)
+            ready = cluster.ready(0)
+            assert ready is not None
+            leaves = ready.bookie
+            drain = ("bookie", "drain", leaves, "--json")
+            (dry,) = (await command(cluster, *drain, "--dry-run")).json
+            assert (dry["departure"]["stuck"], dry["departure"]["waiting"]) == ({}, [])
+            assert dry["departure"]["closed"] == dry["ledgers"] > 0
+            assert dry["departure"]["bytes"] > 0
+            assert (await command(cluster, *drain)).code == 0
+
+            watching = asyncio.create_task(command(cluster, *drain, "--watch"))
+            healed = await command(cluster, "healing", "run", "--json")
+            assert healed.code == 0, healed.err
+            watched = await watching
+            assert watched.code == 0, watched.err
+            assert watched.json[-1] == {"bookie": leaves, "left": 0, "waiting": 0}
+            await check(client, ledgers, lost=leaves)
+            refused = await command(cluster, "bookie", "forget", leaves)
+            assert (refused.code, "stop it first" in refused.err) == (7, True)
+            cluster.kill(0)
+            await gone(client, leaves)
+            forgotten = await command(cluster, "bookie", "forget", leaves, "--json")
+            assert forgotten.code == 0, forgotten.err
+            await check(client, ledgers, lost=leaves)
+
+    asyncio.run(main())

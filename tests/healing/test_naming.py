@@ -11,7 +11,6 @@ from quire.entry import DigestKind
 from quire.healing.naming import (
     find_naming,
     obstacles_to_away,
-    obstacles_to_drain,
     obstacles_to_forget,
 )
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
@@ -82,18 +81,6 @@ def test_one_host_at_a_time(other: object, said: str) -> None:
     facts = cluster(B1, other, B3, B4)  # type: ignore[arg-type]
     assert obstacles_to_away("b1", facts, []) == [f"bookie b2 on another host is {said}"]
     assert obstacles_to_away("b2", facts, []) == []
-
-
-def test_a_drain_needs_another_bookie_for_every_fragment() -> None:
-    naming = [ledger(number, ALL, end=3) for number in range(12)]
-    assert obstacles_to_drain("b1", cluster(B1, B2, B3, B4), naming) == []
-    (found,) = obstacles_to_drain("b1", cluster(B1, B2, B3), naming)
-    assert found == (
-        "ledgers 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more have no writable bookie to move to: "
-        "start one"
-    )
-    read_only = bookie("b4", writable=False)
-    assert obstacles_to_drain("b1", cluster(B1, B2, B3, read_only), naming[:1])
 
 
 def test_what_is_named_or_serves_is_not_forgotten() -> None:

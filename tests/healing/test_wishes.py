@@ -15,7 +15,7 @@ from quire.errors import (
     WishRefusedError,
 )
 from quire.healing import wishes
-from quire.metastore.layout import cookie_path, heartbeat_path, standing_path
+from quire.metastore.layout import cookie_path, heartbeat_path, moves_path, standing_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import decode_record, encode_record
 from quire.metastore.standing import SERVING, Standing, Wish
@@ -130,10 +130,11 @@ def test_a_bookie_is_forgotten_as_a_whole_and_again() -> None:
         store = MemoryStore()
         await store.create(cookie_path("b1"), b"")
         await store.create(heartbeat_path("b1"), HEARTBEAT.encode())
+        await store.create(moves_path("b1"), b"")
         for _ in range(2):
             assert await wishes.forget(store, "b1", NOW, "", BY) == GONE
             assert standing(store) == GONE
-            for path in (cookie_path("b1"), heartbeat_path("b1")):
+            for path in (cookie_path("b1"), heartbeat_path("b1"), moves_path("b1")):
                 with pytest.raises(NoSuchNodeError):
                     await store.get(path)
         await store.close()

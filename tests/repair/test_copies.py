@@ -12,13 +12,13 @@ from quire.entry import DigestKind, Sealer, key_check
 from quire.errors import UnreadableError
 from quire.labels import NOWHERE, Labels
 from quire.ledger.domains import Candidate
-from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.ledger.quorum import Replication
 from quire.ledger.stored_records import StoredRecords
 from quire.metastore.layout import LEDGER_IDS, ledger_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import encode_record
-from quire.repair.assignments import Assignments
+from quire.repair.assignments import Assignment, Assignments
 from quire.repair.census import count
 from quire.repair.copies import PeerCopies
 from quire.repair.orders import StoredOrders
@@ -104,6 +104,30 @@ def test_a_bad_copy_and_a_missing_one_are_passed_over() -> None:
         for entry in (4, 5):
             with pytest.raises(UnreadableError, match=f"entry {entry}"):
                 await copies.fetch(7, [entry, 6], 1 << 20)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("leaves", ["b", "c"])
+def test_the_bookie_that_leaves_is_read_first(leaves: str) -> None:
+    async def main() -> None:
+        store, peers, _ = await cluster(DigestKind.CRC32C)
+        asked: list[str] = []
+        for name, each in peers.bookies.items():
+
+            async def before(call: str, ledger: int, name: str = name) -> None:
+                asked.append(name)
+
+            each.before = before
+        taken = Assignment(7, (Replica(0, "abc".index(leaves), leaves, "d"),))
+        copies = copies_for(store, peers, Assignments("d", (taken,)), "d")
+        for entry in range(10):
+            await copies.fetch(7, [entry], 1 << 20)
+        assert set(asked) == {leaves}, "the others have their clients to serve"
+        asked.clear()
+        peers.bookies[leaves] = MemoryBookie(leaves)  # lost meanwhile
+        await copies.fetch(7, [4], 1 << 20)
+        assert asked != []
 
     asyncio.run(main())
 

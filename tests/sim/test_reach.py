@@ -79,6 +79,7 @@ UNREACHED: Final = {
     "metastore/sqlite_file.py": "metastore/test_sqlite.py",
     "metastore/sqlite_waits.py": "metastore/test_sqlite_waits.py",
     "metastore/zookeeper": "contract",
+    "repair/departure.py": "repair/test_departure.py",
     "repair/directory.py": "repair/test_directory.py",
     "repair/healing.py": "cluster/test_healing.py",
     "repair/plan.py": "repair/test_plan.py",
