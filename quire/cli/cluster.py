@@ -12,6 +12,7 @@ import click
 
 from quire.cli.health import gather, healing_fields, healing_text, health, states_text, zookeepers
 from quire.cli.output import Value, note, print_json, print_table, progress
+from quire.cli.rolling import roll_check
 from quire.cli.settings import (
     DEFAULT_DATA,
     Settings,
@@ -36,6 +37,7 @@ def cluster() -> None:
 
 cluster.add_command(health)
 cluster.add_command(upgrade)
+cluster.add_command(roll_check)
 
 
 @cluster.command(short_help="Run bookies on this machine until Ctrl-C.")

@@ -2,18 +2,60 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import click
 
 from quire.cli.output import Value, note, print_table
-from quire.entry import NO_ENTRY
+from quire.client import Client
+from quire.entry import NO_ENTRY, LedgerId
+from quire.errors import NoSuchLedgerError
 from quire.ledger.inventory import Inventory
 from quire.ledger.ranges import Ranges
 
 RANGES_SHOWN: Final = 8
 SHORTAGES_SHOWN: Final = 20
 """A striped ledger has as many ranges as entries: tables show the first."""
+
+AT_ONCE: Final = 16
+"""Ledgers compared together."""
+
+
+async def inventories(
+    client: Client, on_progress: Callable[[int, int], None]
+) -> AsyncIterator[Inventory]:
+    """Yield the inventories of all ledgers, ascending; one that is deleted meanwhile is left out.
+
+    Raises the store's errors. A bookie that does not answer is part of each inventory.
+    """
+    ledgers = await client.list_ledgers()
+    for first in range(0, len(ledgers), AT_ONCE):
+        some = ledgers[first : first + AT_ONCE]
+        for each in await asyncio.gather(*(_unless_deleted(client, ledger) for ledger in some)):
+            if each is not None:
+                yield each
+        on_progress(min(first + AT_ONCE, len(ledgers)), len(ledgers))
+
+
+async def _unless_deleted(client: Client, ledger: LedgerId) -> Inventory | None:
+    try:
+        return await client.ledger_inventory(ledger)
+    except NoSuchLedgerError:
+        return None
+
+
+def summary_row(found: Inventory) -> tuple[object, ...]:
+    """Return one line for a ledger among many: how many entries are short, and of how much."""
+    short = sum(each.last - each.first + 1 for each in found.shortages)
+    fewest = min((each.copies for each in found.shortages), default=None)
+    quorum = found.ledger.replication.write_quorum
+    copies = f"all {quorum}" if fewest is None else f"{fewest} of {quorum}"
+    return (found.ledger.ledger, str(found.ledger.state), found.compared_to + 1, short, copies)
+
+
+SUMMARY: Final = ("ledger", "state", "entries compared", "short", "fewest copies")
 
 
 def inventory_fields(found: Inventory) -> Value:

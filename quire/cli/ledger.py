@@ -8,7 +8,14 @@ from datetime import UTC, datetime
 
 import click
 
-from quire.cli.inventory import inventory_fields, print_inventory, ranges_text
+from quire.cli.inventory import (
+    SUMMARY,
+    inventories,
+    inventory_fields,
+    print_inventory,
+    ranges_text,
+    summary_row,
+)
 from quire.cli.output import (
     Value,
     confirm,
@@ -18,6 +25,7 @@ from quire.cli.output import (
     print_json,
     print_table,
     progress,
+    progress_of,
     write_line,
 )
 from quire.cli.payloads import encode_payload, payload_fields, payload_option, records
@@ -25,7 +33,13 @@ from quire.cli.places import parse_ledger
 from quire.cli.replication import password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
 from quire.entry import DigestKind, Entry
-from quire.errors import CorruptEntryError, CorruptRecordError, NoSuchLedgerError
+from quire.errors import (
+    ConfigurationError,
+    CorruptEntryError,
+    CorruptRecordError,
+    IntegrityError,
+    NoSuchLedgerError,
+)
 from quire.ledger.info import LedgerInfo
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
@@ -250,20 +264,56 @@ async def _show(settings: Settings, ledger: int) -> None:
     print_table(("first entry", "bookies"), rows, empty="")
 
 
-@ledger.command(short_help="Compare a ledger with the entries that bookies hold.")
-@_ledger
+@ledger.command(short_help="Compare ledgers with the entries that bookies hold.")
+@click.argument("ledger", type=parse_ledger, required=False)
+@click.option("--all", "every", is_flag=True, help="Compare all ledgers, one line for each.")
+@click.option("--short", is_flag=True, help="With --all: only ledgers that are short of copies.")
 @with_settings
-def inventory(settings: Settings, ledger: int) -> None:
+def inventory(settings: Settings, ledger: int | None, every: bool, short: bool) -> None:
     """Ask every bookie which entries it holds, and compare the answers with the metadata.
 
     Shows which entries bookies lack and which have too few copies. The exit code is 9 when an entry
     has no copy on any bookie that answered. Changes nothing and does not disturb the writer.
 
     \b
-    Example:
+    Examples:
       quire ledger inventory 7
+      quire ledger inventory --all --short
     """
-    run(lambda: _inventory(settings, ledger))
+    if every == (ledger is not None):
+        raise ConfigurationError("an inventory is of one ledger, or of --all: give one of the two")
+    if short and not every:
+        raise ConfigurationError("--short chooses among all ledgers: give --all as well")
+    if ledger is None:
+        run(lambda: _inventory_all(settings, only_short=short))
+    else:
+        run(lambda: _inventory(settings, ledger))
+
+
+async def _inventory_all(settings: Settings, *, only_short: bool) -> None:
+    rows: list[tuple[object, ...]] = []
+    compared, short, without = 0, 0, []
+    async with settings.connect() as client:
+        with progress_of("Comparing ledgers") as on_progress:
+            async for found in inventories(client, on_progress):
+                compared += 1
+                short += bool(found.shortages)
+                if any(not each.copies for each in found.shortages):
+                    without.append(found.ledger.ledger)
+                if only_short and not found.shortages:
+                    continue
+                if settings.json:
+                    print_json(inventory_fields(found))
+                else:
+                    rows.append(summary_row(found))
+    if not settings.json:
+        print_table(SUMMARY, rows, empty="No ledger is short of copies." if only_short else "")
+        note(f"{short} of {compared} ledgers are short of copies.")
+    if without:
+        raise IntegrityError(
+            f"entries of {len(without)} ledgers are on no bookie that answered, first of ledger "
+            f"{without[0]}: `quire ledger inventory {without[0]}` names them"
+        )
 
 
 async def _inventory(settings: Settings, ledger: int) -> None:

@@ -1,8 +1,8 @@
 """How the bookies of a cluster are, whether the cluster is healthy, and an operator's wishes.
 
 Read `state.py` (the state of one bookie) and `verdict.py` (the health of the cluster), which are
-pure; then `facts.py` (gathering), `naming.py` (which ledgers name a bookie) and `wishes.py`
-(changing a standing).
+pure, as is `rolling.py` (whether the next bookie may be stopped); then `facts.py` (gathering),
+`naming.py` (which ledgers name a bookie) and `wishes.py` (changing a standing).
 
 A cluster heals itself by an auditor. Its pure parts are `index.py` (which ledger names which
 bookies), `urgency.py` (which ledgers need copies elsewhere), `brakes.py` (which bookies are lost,

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from quire.cli.root import main
 from quire.client import Client
 from quire.entry import BookieId, DigestKind, LedgerId
-from quire.errors import BookieUnavailableError, QuireError
+from quire.errors import BookieUnavailableError, NoSuchLedgerError, QuireError
 from quire.ledger.inventory import Inventory, compare
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
@@ -127,3 +127,50 @@ def test_of_many_ranges_the_first_are_shown(monkeypatch: pytest.MonkeyPatch) -> 
     assert "0, 2, 4, 6, 8, 10, 12, 14 and 42 ranges more" in result.stdout
     assert result.stdout.endswith("and 30 ranges more; --json gives them all\n")
     assert len(json.loads(shown(monkeypatch, answers, "--json").stdout)["shortages"]) == 50
+
+
+def shown_all(monkeypatch: pytest.MonkeyPatch, *options: str) -> Result:
+    """Ledger 7 is whole, 8 is short, 9 was deleted meanwhile."""
+    whole: dict[BookieId, Ranges | QuireError] = {name: [(0, 99)] for name in ("b0", "b1", "b2")}
+
+    async def listed(_: Client) -> list[LedgerId]:
+        return [7, 8, 9]
+
+    async def answer(_: Client, ledger: LedgerId) -> Inventory:
+        if ledger == 9:
+            raise NoSuchLedgerError(9)
+        metadata = LedgerMetadata(
+            *(ledger, Replication(3, 3, 2), DigestKind.CRC32C, "k"),
+            *((Fragment(0, ("b0", "b1", "b2")),), LedgerState.CLOSED, 99, 0),
+        )
+        return compare(metadata, whole if ledger == 7 else ANSWERS)
+
+    monkeypatch.setattr(Client, "list_ledgers", listed)
+    monkeypatch.setattr(Client, "ledger_inventory", answer)
+    command = ["ledger", "inventory", "--store", "memory:", *options]
+    return CliRunner().invoke(main, command)
+
+
+def test_all_ledgers_are_compared_a_line_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = shown_all(monkeypatch, "--all")
+    assert result.exit_code == 0
+    assert rows(result.stdout)[1:] == [
+        ["7", "closed", "100", "0", "all", "3"],
+        ["8", "closed", "100", "100", "1", "of", "3"],
+    ]
+    assert "1 of 2 ledgers are short" in result.stderr
+
+
+def test_only_short_ones_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = shown_all(monkeypatch, "--all", "--short", "--json")
+    (line,) = result.stdout.splitlines()
+    assert json.loads(line)["ledger"] == 8
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [([], "of --all"), (["7", "--all"], "of --all"), (["7", "--short"], "give --all")],
+)
+def test_one_ledger_or_all(monkeypatch: pytest.MonkeyPatch, options: list[str], said: str) -> None:
+    result = shown_all(monkeypatch, *options)
+    assert (result.exit_code, said in result.stderr) == (2, True)
