@@ -183,13 +183,17 @@ class LedgerStorage:
     def doubt(self, ledger: LedgerId, key_check: str) -> bool:
         """Put a ledger into limbo that the bookie does not hold whole; tell whether it was not
         there before. Durable with the next flush. A retired ledger stays retired.
+
+        A repair leaves ledgers in limbo whose key it never learned: they get the check now.
         """
-        state = self.state(ledger)
-        if state.in_limbo or ledger in self.retired:
+        if ledger in self.retired:
             return False
+        state = self.state(ledger)
+        was_in_limbo, check = state.in_limbo, state.check
         state.doubt(key_check)
-        self._changed[ledger] = None
-        return True
+        if not was_in_limbo or state.check != check:
+            self._changed[ledger] = None
+        return not was_in_limbo
 
     def clear(self, ledger: LedgerId) -> None:
         """Take a ledger out of limbo: it is whole. Durable with the next flush, and harmless to

@@ -102,6 +102,7 @@ class Copies(Protocol):
     async def take_places(self, ledger: LedgerId) -> None:
         """Note in a ledger's record that the bookie has the places of its last `owed`. The caller
         holds all entries of these, durable; a place that another bookie took first stays there.
+        A place that the last `owed` did not name is never taken.
 
         Raises `NoSuchLedgerError` for a deleted ledger, and `QuireError` when the record could not
         be changed: the call may be repeated.

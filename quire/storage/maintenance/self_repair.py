@@ -80,7 +80,8 @@ class Mender:
         self._has_room = has_room
         self._flush = flush
         self._request_flush = request_flush
-        self._ordered: frozenset[LedgerId] = frozenset()
+        self._ordered: set[LedgerId] = set()
+        """Ledgers whose limbo may not be durable yet."""
         self._on_fatal = on_fatal
         self._tasks = Tasks(on_fatal)
         self.counts: Final = MendCounts()
@@ -120,7 +121,8 @@ class Mender:
         except QuireError as error:
             _log.warning("bookie %s cannot read its orders: %s", self._bookie, error)
             return
-        self._ordered = frozenset(order.ledger for order in orders)
+        # An order may come back after it was taken away, while its ledger is in limbo still.
+        self._ordered.update(order.ledger for order in orders)
         for order in orders:
             if self._storage.doubt(order.ledger, order.key_check):
                 self.counts.ledgers_ordered += 1
@@ -150,10 +152,11 @@ class Mender:
                 if not await self._take_places(copies, ledger):
                     return
                 self._storage.clear(ledger)
+                self._ordered.discard(ledger)
                 self.counts.ledgers_cleared += 1
                 _log.info("bookie %s has all of ledger %d again", self._bookie, ledger)
         except NoSuchLedgerError:
-            return
+            self._ordered.discard(ledger)
         except QuireError as error:
             self.counts.failures += 1
             _log.warning("bookie %s lacks copies of ledger %d: %s", self._bookie, ledger, error)

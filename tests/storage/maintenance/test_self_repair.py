@@ -443,3 +443,50 @@ def test_a_retired_ledger_is_not_begun_again() -> None:
         await scene.close()
 
     virtually(main)
+
+
+def test_the_key_of_an_ordered_ledger_is_known_behind_the_horizon_of_a_repair() -> None:
+    """A repair doubts ids without records too, and learns no key of these."""
+
+    async def main() -> None:
+        scene = await loaded()
+        await salvaged(scene)
+        node = await scene.start()
+        assert node.doubts(50)
+        copies, orders = FakeCopies({50: all_to(9)}), FakeOrders([Order(50, key_check(KEY))])
+        mender = node.mender(copies.open, orders)
+        await mender._take_orders()
+        await mender.round()
+        assert copies.taken == [50]
+        await scene.cut()
+        node = await scene.start()
+        with pytest.raises(UnauthorizedError):
+            await node.add(50, OTHER_KEY, run_of(50, 10), recovery=True)
+        await scene.close()
+
+    drive(main())
+
+
+def test_an_order_that_came_back_is_as_durable_as_a_new_one() -> None:
+    """It is taken away and comes back while its ledger waits for copies, behind the bookie's back:
+    the bookie reads its orders before it opens the way to copies.
+    """
+
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        node = await scene.start()
+        copies, orders = FakeCopies({}), FakeOrders([Order(50, key_check(KEY))])
+        mender = node.mender(copies.open, orders)
+        await mender._take_orders()
+        orders.orders.clear()
+        await mender._take_orders()
+        copies.ledgers[50] = all_to(9)
+        await mender.round()
+        assert copies.taken == [50]
+        await scene.cut()
+        node = await scene.start()
+        with pytest.raises(UnauthorizedError):
+            await node.add(50, OTHER_KEY, run_of(50, 10), recovery=True)
+        await scene.close()
+
+    drive(main())
