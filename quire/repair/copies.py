@@ -14,7 +14,13 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from quire.entry import DIGEST_BYTES, HEADER, BookieId, DigestKind, EntryId, LedgerId, Sealer
-from quire.errors import CorruptEntryError, InvalidRequestError, QuireError, UnreadableError
+from quire.errors import (
+    CorruptEntryError,
+    InvalidRequestError,
+    QuireError,
+    UnreadableError,
+    VersionConflictError,
+)
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum_call import within
 from quire.ledger.records import LedgerRecords
@@ -22,12 +28,13 @@ from quire.ledger.remote import REQUEST_SECONDS, RemoteBookie
 from quire.ledger.roster import BookieRoster, Bookies
 from quire.ledger.stored_records import StoredRecords
 from quire.ledger.versioned import change_metadata
+from quire.metastore.layout import ledger_path
 from quire.metastore.store import MetadataStore
 from quire.repair.assignments import Assignments, adopted
 from quire.repair.holdings import owed_by
 from quire.repair.orders import StoredOrders
 from quire.run import pack_run, split_run
-from quire.storage.maintenance.replicas_port import Copies, Owed
+from quire.storage.maintenance.replicas_port import Copies, Owed, Stretch
 
 SECRET: Final = (DigestKind.HMAC_SHA1, DigestKind.HMAC_SHA256)
 """Digests that cannot be verified without the password."""
@@ -67,13 +74,18 @@ class PeerCopies:
         self._assignments = assignments
         self._timeout = request_timeout
         self._metadata: LedgerMetadata | None = None
+        self._counted: dict[LedgerId, tuple[frozenset[Stretch], int]] = {}
+        """What the last `owed` named, and at which version of the record."""
 
     async def owed(self, ledger: LedgerId) -> Owed:
         """See `Copies.owed`."""
-        self._metadata = (await self._records.read(ledger)).metadata
+        found = await self._records.read(ledger)
+        self._metadata = found.metadata
         assigned = self._assignments.of(ledger)
         replicas = () if assigned is None else assigned.replicas
-        return owed_by(adopted(self._metadata, replicas), self._bookie)
+        owed = owed_by(adopted(self._metadata, replicas), self._bookie)
+        self._counted = {ledger: (frozenset(owed.stretches), found.version)}
+        return owed
 
     async def take_places(self, ledger: LedgerId) -> None:
         """See `Copies.take_places`."""
@@ -81,8 +93,13 @@ class PeerCopies:
         if assigned is None:
             return
 
+        counted, version = self._counted.get(ledger, (frozenset[Stretch](), 0))
+
         def decide(metadata: LedgerMetadata) -> LedgerMetadata | None:
             wanted = adopted(metadata, assigned.replicas)
+            # Another bookie may have had a place, and given it back since: nobody counted it.
+            if not counted.issuperset(owed_by(wanted, self._bookie).stretches):
+                raise VersionConflictError(ledger_path(ledger), version)
             return None if wanted == metadata else wanted
 
         if assigned.replicas:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 
+import pytest
+
 from quire.entry import DigestKind
+from quire.errors import VersionConflictError
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.ledger.quorum import Replication
 from quire.ledger.stored_records import StoredRecords
@@ -117,5 +120,30 @@ def test_a_place_that_another_took_first_stays_there() -> None:
         assert fragment.bookies in {("x", "b", "c"), ("y", "b", "c")}
         for name in ("x", "y"):
             assert (await stored_orders(store, name).read()).open == ()
+
+    virtually(main)
+
+
+def test_a_place_that_was_given_back_meanwhile_is_counted_first() -> None:
+    """The bookie counts while another has the place; that one gives it back before the change."""
+
+    async def main() -> None:
+        store, peers = (await cluster(DigestKind.CRC32C))[:2]
+        path = ledger_path(7)
+        before = await store.get(path)
+        metadata = LedgerMetadata.decode(path, before.value)
+        taken = await store.put(path, metadata.with_replica(0, 0, "y").encode(), before.version)
+        assigned = await stored_orders(store, "x").add([Assignment(7, (Replica(0, 0, "a", "x"),))])
+        copies = copies_for(store, peers, assigned, "x")
+        assert (await copies.owed(7)).stretches == ()
+        await store.put(path, before.value, taken)
+        with pytest.raises(VersionConflictError):
+            await copies.take_places(7)
+        assert (await store.get(path)).value == before.value
+        assert (await stored_orders(store, "x").read()).open == assigned.open
+        assert (await copies.owed(7)).stretches != ()
+        await copies.take_places(7)
+        record = await store.get(path)
+        assert LedgerMetadata.decode(path, record.value).fragments[0].bookies == ("x", "b", "c")
 
     virtually(main)
