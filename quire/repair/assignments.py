@@ -47,6 +47,11 @@ class Assignment:
         if len({each.new for each in self.replicas}) > 1:
             raise InvalidRequestError(f"assignment for ledger {self.ledger} names two new bookies")
 
+    def joined(self, other: Assignment) -> Assignment:
+        """Return one assignment for the places of two, of the same ledger and bookie."""
+        more = tuple(each for each in other.replicas if each not in self.replicas)
+        return replace(self, replicas=(*self.replicas, *more)) if more else self
+
     def row(self) -> list[Any]:
         """The assignment as the record holds it."""
         places = [[each.first, each.position, each.old, str(each.labels)] for each in self.replicas]
@@ -72,12 +77,14 @@ class Assignments:
 
     def with_more(self, more: Iterable[Assignment]) -> Assignments:
         """Return the value with further assignments, as far as there is room. A ledger that has
-        one keeps it.
+        one keeps it, with the places of both.
         """
         by_ledger = {each.ledger: each for each in self.open}
         for each in more:
-            if len(by_ledger) < ASSIGNMENTS_MAX:
-                by_ledger.setdefault(each.ledger, each)
+            if each.ledger in by_ledger:
+                by_ledger[each.ledger] = by_ledger[each.ledger].joined(each)
+            elif len(by_ledger) < ASSIGNMENTS_MAX:
+                by_ledger[each.ledger] = each
         return replace(self, open=tuple(by_ledger.values()))
 
     def without(self, done: Assignment) -> Assignments:

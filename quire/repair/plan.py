@@ -35,10 +35,17 @@ class Plan:
     """The unplaced ledgers with a policy that no free bookie satisfies."""
     lost: list[LedgerId] = field(default_factory=list)
     """Entries of these are on no bookie that answered."""
+    _at: dict[tuple[BookieId, LedgerId], int] = field(default_factory=dict, repr=False)
+    """Where in `wanted` an assignment is."""
 
     def ask(self, bookie: BookieId, assignment: Assignment) -> None:
-        """Add an assignment."""
-        self.wanted.setdefault(bookie, []).append(assignment)
+        """Add an assignment. What a bookie copies of one ledger, it copies at once."""
+        wanted = self.wanted.setdefault(bookie, [])
+        at = self._at.setdefault((bookie, assignment.ledger), len(wanted))
+        if at < len(wanted):
+            wanted[at] = wanted[at].joined(assignment)
+        else:
+            wanted.append(assignment)
 
     @property
     def assignments(self) -> int:

@@ -69,6 +69,13 @@ def test_a_ledger_has_one_assignment_and_a_bookie_so_many() -> None:
     assert full.of(6) is None
 
 
+def test_an_assignment_gets_the_places_of_a_later_one() -> None:
+    later = Assignment(7, (Replica(20, 0, "c", "new"), *MOVE.replicas))
+    (joined,) = Assignments("new", (MOVE,)).with_more([later]).open
+    assert joined.replicas == (*MOVE.replicas, Replica(20, 0, "c", "new"))
+    assert Assignments("new", (joined,)).without(MOVE).open == (joined,)
+
+
 def test_another_assignment_for_the_ledger_stays() -> None:
     value = Assignments("new", (MOVE,))
     assert value.without(Assignment(7)) == value

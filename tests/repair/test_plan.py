@@ -139,3 +139,13 @@ def test_holes_of_open_ledgers_are_not_decided() -> None:
     metadata = ledger("abc", "abd", state=LedgerState.OPEN)
     plan_holes(plan, compare(metadata, {"a": [], "b": [], "c": [], "d": []}), "")
     assert plan.assignments == 0
+
+
+def test_a_bookie_is_asked_once_for_one_ledger() -> None:
+    """It takes a place in one fragment, and lacks entries of its own in another."""
+    move = Replica(0, 0, "a", "d")
+    plan = Plan()
+    for each in (Assignment(7), Assignment(8), Assignment(7, (move,)), Assignment(7)):
+        plan.ask("d", each)
+    assert plan.wanted == {"d": [Assignment(7, (move,)), Assignment(8)]}
+    assert plan.assignments == 2
