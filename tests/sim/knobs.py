@@ -19,6 +19,7 @@ from quire.log.manifest import capacity, jobs, page_tree, record
 from quire.log.reading import gaps
 from quire.log.records import producers
 from quire.metastore import cluster
+from quire.repair import assignments, healing
 from quire.run import RUN_BYTES_MAX
 from quire.storage.disk import partial_read
 from quire.storage.entries import doubtful, entry_files, file_set
@@ -56,6 +57,9 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (page_sweep, "SWEEP_SECONDS", (0.2, 2.0, page_sweep.SWEEP_SECONDS)),
     (page_sweep, "SWEEP_AT_ONCE", (1, page_sweep.SWEEP_AT_ONCE)),
     (cluster, "RECHECK_SECONDS", (0.1, cluster.RECHECK_SECONDS)),
+    (assignments, "ASSIGNMENTS_MAX", (1, 3, assignments.ASSIGNMENTS_MAX)),
+    (healing, "LOOK_SECONDS", (0.3, healing.LOOK_SECONDS)),
+    (healing, "AT_ONCE", (1, healing.AT_ONCE)),
 )
 """Module, name, and the values to draw from."""
 

@@ -90,6 +90,8 @@ class World:
     """Of a world in which bookies are repaired."""
     budget: Budget
     """Of a world in which disks are damaged."""
+    heals = False
+    """Whether bookies are asked to make copies."""
 
     def __init__(self, loop: SimLoop, seed: str, network: Network, weather: StoreWeather) -> None:
         self.loop = loop

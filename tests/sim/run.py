@@ -23,6 +23,7 @@ from tests.sim.election_workload import ElectionWorkload
 from tests.sim.exile_workload import ExileWorkload
 from tests.sim.faults import FaultMix, draw_mix
 from tests.sim.gap_workload import GapWorkload
+from tests.sim.healing_workload import HealingWorkload, draw_healing_workload
 from tests.sim.history import Violation
 from tests.sim.ledger_workload import ACKS_MIN, LedgerWorkload, draw_ledger_workload
 from tests.sim.log_workload import LogWorkload, draw_log_workload
@@ -52,6 +53,7 @@ WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {
     "restored": (RestoredWorkload, draw_ledger_workload),
     "gap": (GapWorkload, draw_log_workload),
     "pages": (PagesWorkload, draw_pages_workload),
+    "healing": (HealingWorkload, draw_healing_workload),
 }
 
 LOG_EVERY: Final = 5
@@ -63,6 +65,7 @@ DELETED: Final = 10
 LOST: Final = 40
 EXILED: Final = 9
 PAGED: Final = 13
+HEALED: Final = 3
 
 _runs = 0
 
@@ -71,8 +74,8 @@ def workload_of(seed: int) -> str:
     """The workload that a seed of a campaign runs.
 
     Four of five seeds are of a ledger; of those that end in 7, every second one numbers its entries
-    itself, and of those that end in 3 every second one edits manifests with small pages; those that
-    end in 9 are in turn of writers in exile and of a store that is put back.
+    itself; those that end in 3 are in turn of lost bookies and of manifests with small pages; those
+    that end in 9 are in turn of writers in exile and of a store that is put back.
     Every fifth is of a log: those that end in 0 with rival leaders, every fourth of them with
     deletions and every eighth with lost records; those that end in 5 in turn with an election and
     with a service.
@@ -82,6 +85,8 @@ def workload_of(seed: int) -> str:
             return "exile" if seed % (4 * LOG_EVERY) == EXILED else "restored"
         if seed % (4 * LOG_EVERY) == PAGED:
             return "pages"
+        if seed % (4 * LOG_EVERY) == HEALED:
+            return "healing"
         return "numbered" if seed % (4 * LOG_EVERY) == NUMBERED else "ledger"
     if seed % (2 * LOG_EVERY) == 0:
         if seed % (16 * LOG_EVERY) == LOST:

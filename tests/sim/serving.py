@@ -15,6 +15,7 @@ from quire.aio.timing import time_limit
 from quire.bookie import BookieAddress
 from quire.entry import LedgerId
 from quire.errors import OutcomeUnknownError, RetryError
+from quire.repair.orders import stored_orders
 from quire.storage.identity.directories import places
 from quire.storage.identity.registration import Registration
 from quire.storage.maintenance.deletions import MetadataBirths, MetadataDeletions
@@ -51,10 +52,11 @@ class Serving:
         self._machine = machine
         self._node = node
         self._workers: list[Collector | Scrubber | Mender] = []
-        if machine.was_repaired:
-            self._workers.append(node.mender(lambda: operator.copies(machine, life)))
-        self._scrubber = node.scrubber(lambda: operator.copies(machine, life))
         store = machine.world.store(life)
+        if machine.was_repaired or machine.world.heals:
+            orders = stored_orders(store, machine.name) if machine.world.heals else None
+            self._workers.append(node.mender(lambda: operator.copies(machine, life), orders))
+        self._scrubber = node.scrubber(lambda: operator.copies(machine, life))
         births = MetadataBirths(store, cluster)
         self._born = BornBookie(node, machine.name, births, node.knows)
         self.bookie = ObedientBookie(self._born, machine.name, node.knows)

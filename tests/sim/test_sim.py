@@ -24,6 +24,7 @@ ELECTION_SEEDS = 80
 SERVICE_SEEDS = 30
 EXILE_SEEDS = 30
 GAP_SEEDS = 15
+HEALING_SEEDS = 60
 LEDGER_CHUNK, LOG_CHUNK = 50, 15
 VOID_MAX = 0.3
 """A share of void runs above this means that the faults leave no room for work."""
@@ -90,6 +91,12 @@ CONSEQUENCES = {
     "ledger dropped by all bookies",
     "entry lost",
     "gap",
+    "bookie lost",
+    "bookie silent",
+    "bookie returned",
+    "healing planned",
+    "place taken",
+    "target: power cut",
 }
 """Besides the kinds of the mix: what must have happened in the default seeds."""
 
@@ -103,6 +110,7 @@ CHUNKS = [
     *chunks_of("service", SERVICE_SEEDS, LOG_CHUNK),
     *chunks_of("election", ELECTION_SEEDS, LOG_CHUNK),
     *chunks_of("gap", GAP_SEEDS, LOG_CHUNK),
+    *chunks_of("healing", HEALING_SEEDS, LOG_CHUNK),
     *chunks_of("exile", EXILE_SEEDS, LOG_CHUNK),
     *chunks_of("log", LOG_SEEDS, LOG_CHUNK),
     *chunks_of("ledger", LEDGER_SEEDS, LEDGER_CHUNK),

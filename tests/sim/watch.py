@@ -266,6 +266,13 @@ class BookieWatch:
         if request.args.get("fence_key") is not None:
             self._fenced(request)
 
+    def vouch(self, bookie: BookieId, ledger: LedgerId, entries: Collection[EntryId]) -> None:
+        """A record names a bookie for entries of a closed ledger: it holds them and is fenced."""
+        state = self._states[bookie, ledger]
+        state.fenced = True
+        if entries:
+            self._vouched(state, sorted(entries))
+
     def check_fence(self, bookie: BookieId, ledger: LedgerId, tail: LedgerTail) -> None:
         """B1 at the end of a run, of a bookie that was asked itself. Raises `Violation`."""
         require(

@@ -354,7 +354,7 @@ class SimWorld(World):
 
     def is_in_limbo(self, bookie: str, ledger: LedgerId) -> bool:
         """Whether a bookie says that it may have lost something of a ledger."""
-        found = (each.node for each in self.bookies if each.name == bookie and each.was_repaired)
+        found = (each.node for each in self.bookies if each.name == bookie)
         return any(node is not None and node.doubts(ledger) for node in found)
 
     def has_left(self, bookie: str, ledger: LedgerId) -> bool:

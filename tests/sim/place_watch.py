@@ -1,0 +1,113 @@
+"""Watching places of ledgers change hands, at the tree of the metadata store.
+
+What a bookie made durable is known from its observer. At the compare-and-set that names it in a
+record, it must have made durable all that it owes there, and from then on it vouches for these
+entries and for a fence: whatever it forgets, in a power cut at that moment too, is a violation of
+B1 or B3 (watch.py).
+
+  H1  a bookie takes a place with all its entries, fenced
+  H2  only a closed ledger gives places away
+  H3  no bookie is twice in a fragment
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Final
+
+from quire.entry import BookieId, EntryId, LedgerId
+from quire.ledger.metadata import LedgerMetadata
+from quire.metastore.layout import LEDGERS
+from tests.sim.history import Violation, require
+from tests.sim.world import SimWorld
+from tests.spec.events import SOURCES, Event, Kind
+
+DURABLE: Final = frozenset(SOURCES.values()) - {Kind.FOUND}
+
+
+class PlaceWatch:
+    """See the module. `on_taken` is told of a bookie and a ledger when a place was taken."""
+
+    def __init__(self, world: SimWorld, on_taken: Callable[[BookieId, LedgerId], None]) -> None:
+        self._world = world
+        self._on_taken = on_taken
+        self._held: dict[tuple[BookieId, LedgerId], set[EntryId]] = defaultdict(set)
+        self._heard = world.conformance.heard
+        world.conformance.heard = self._hear
+        world.metadata_watch.has_repairs = True
+        # First: the metadata watch asks what bookies vouch for.
+        world.tree.listeners.insert(0, self._changed)
+
+    def _hear(self, ledger: LedgerId, event: Event) -> None:
+        if event.kind in DURABLE:
+            self._held[event.bookie, ledger].update(event.entries)
+        self._heard(ledger, event)
+
+    def _changed(self, path: str, value: bytes | None, version: int) -> None:
+        """Listener of the tree."""
+        if not path.startswith(LEDGERS + "/") or path.count("/") < 4 or not value:
+            return
+        after = LedgerMetadata.decode(path, value)
+        before = self._world.metadata_watch.current.get(after.ledger)
+        try:
+            self._check(before, after)
+        except Violation as violation:
+            self._world.loop.fail(violation)
+
+    def _check(self, before: LedgerMetadata | None, after: LedgerMetadata) -> None:
+        for fragment in after.fragments:
+            require(
+                len(set(fragment.bookies)) == len(fragment.bookies),
+                "H3 no bookie is twice in a fragment",
+                f"fragment {fragment.first} of ledger {after.ledger} is {fragment.bookies}",
+            )
+        if before is None:
+            return
+        if before.is_closed:
+            for bookie in sorted(_takers(before, after)):
+                self._check_taker(bookie, before, after)
+            return
+        finished = len(before.fragments) - 1
+        require(
+            after.is_closed  # the writer, or a recovery, that closes it names the complete copies
+            or before.fragments[:finished] == after.fragments[:finished],
+            "H2 only a closed ledger gives places away",
+            f"fragments of ledger {after.ledger} were {before.fragments}, are {after.fragments}",
+        )
+
+    def _check_taker(self, bookie: BookieId, before: LedgerMetadata, after: LedgerMetadata) -> None:
+        ledger = after.ledger
+        assert after.last_entry is not None
+        taken = {
+            entry
+            for entry in range(after.last_entry + 1)
+            if bookie in after.write_set(entry) and bookie not in before.write_set(entry)
+        }
+        lacking = sorted(taken - self._held[bookie, ledger])
+        require(
+            not lacking,
+            "H1 a bookie takes a place with all its entries",
+            f"{bookie} was named for ledger {ledger}, and never had {lacking}",
+        )
+        machine = next((each for each in self._world.bookies if each.name == bookie), None)
+        if machine is not None and machine.node is not None:
+            state = machine.node._storage.states.get(ledger)
+            require(
+                state is not None
+                and state.is_fenced
+                and (state.key is not None or bool(state.check)),
+                "H1 a bookie takes a place fenced",
+                f"{bookie} was named for ledger {ledger}, and has no fence of it",
+            )
+        self._world.bookie_watch.vouch(bookie, ledger, taken)
+        self._world.note_fault("place taken")
+        self._on_taken(bookie, ledger)
+
+
+def _takers(before: LedgerMetadata, after: LedgerMetadata) -> set[BookieId]:
+    """Return the bookies that have a place that they did not have."""
+    found: set[BookieId] = set()
+    for old, new in zip(before.fragments, after.fragments, strict=True):
+        found.update(set(new.bookies) - set(old.bookies))
+    return found
