@@ -13,6 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+import pytest
+
 import quire
 from tests.sim.run import run_seed
 
@@ -142,6 +144,7 @@ def modules_with_functions() -> set[str]:
     }
 
 
+@pytest.mark.timeout(600)
 def test_what_is_not_simulated_is_listed_with_the_tests_that_stand_in() -> None:
     reached: set[str] = set()
     with called(reached):
