@@ -64,12 +64,13 @@ class HealingWorkload:
         self.over = False
         self.believed_lost: set[BookieId] = set()
         """Bookies that are silent, as healers see it; they come back."""
+        self.ever_lost: set[BookieId] = set()
         self.strikes = rng.choice([0.0, 0.2, 0.5])
         self.deletes = rng.choice([0.0, 0.0, 0.1, 0.3])
         self.struck = 0
         self.done: list[LedgerId] = []
         """Ledgers whose writers are done with them."""
-        self.watch = PlaceWatch(world, self._taken)
+        self.watch = PlaceWatch(world, is_lost=self._was_lost, on_taken=self._taken)
         world.tree.listeners.append(self._assigned)
 
     @property
@@ -134,6 +135,7 @@ class HealingWorkload:
         self.world.say("world", f"silences {machine.name}")
         machine.crash()
         self.believed_lost.add(machine.name)
+        self.ever_lost.add(machine.name)
         self._end_session(machine.name)
 
         def back() -> None:
@@ -154,6 +156,9 @@ class HealingWorkload:
         if path.startswith(MOVES + "/"):
             self.world.faults["orders changed"] += 1
             self._strike(path.rpartition("/")[2])
+
+    def _was_lost(self, bookie: BookieId) -> bool:
+        return bookie in self.ever_lost | self._lost()
 
     def _taken(self, bookie: BookieId, ledger: LedgerId) -> None:
         self._strike(bookie)

@@ -6,7 +6,8 @@ entries and for a fence: whatever it forgets, in a power cut at that moment too,
 B1 or B3 (watch.py).
 
   H1  a bookie takes a place with all its entries, fenced
-  H2  only a closed ledger gives places away
+  H2  only a closed ledger gives places away, by the change of one bookie, and each place of a
+      bookie that was taken for lost
   H3  no bookie is twice in a fragment
 """
 
@@ -27,10 +28,19 @@ DURABLE: Final = frozenset(SOURCES.values()) - {Kind.FOUND}
 
 
 class PlaceWatch:
-    """See the module. `on_taken` is told of a bookie and a ledger when a place was taken."""
+    """See the module. `is_lost` says whether a bookie was ever taken for lost; `on_taken` is told
+    of a bookie and a ledger when a place was taken.
+    """
 
-    def __init__(self, world: SimWorld, on_taken: Callable[[BookieId, LedgerId], None]) -> None:
+    def __init__(
+        self,
+        world: SimWorld,
+        *,
+        is_lost: Callable[[BookieId], bool],
+        on_taken: Callable[[BookieId, LedgerId], None],
+    ) -> None:
         self._world = world
+        self._is_lost = is_lost
         self._on_taken = on_taken
         self._held: dict[tuple[BookieId, LedgerId], set[EntryId]] = defaultdict(set)
         self._heard = world.conformance.heard
@@ -65,8 +75,7 @@ class PlaceWatch:
         if before is None:
             return
         if before.is_closed:
-            for bookie in sorted(_takers(before, after)):
-                self._check_taker(bookie, before, after)
+            self._check_change(before, after)
             return
         finished = len(before.fragments) - 1
         require(
@@ -75,6 +84,22 @@ class PlaceWatch:
             "H2 only a closed ledger gives places away",
             f"fragments of ledger {after.ledger} were {before.fragments}, are {after.fragments}",
         )
+
+    def _check_change(self, before: LedgerMetadata, after: LedgerMetadata) -> None:
+        """The record of a closed ledger changes."""
+        pairs = [
+            (old, new)
+            for one, other in zip(before.fragments, after.fragments, strict=True)
+            for old, new in zip(one.bookies, other.bookies, strict=True)
+            if old != new
+        ]
+        takers = {new for _, new in pairs}
+        text = f"of ledger {after.ledger}: {pairs}"
+        require(len(takers) <= 1, "H2 a bookie takes places for itself", text)
+        wrong = [old for old, _ in pairs if not self._is_lost(old)]
+        require(not wrong, "H2 a place is taken from a lost bookie", text)
+        for bookie in takers:
+            self._check_taker(bookie, before, after)
 
     def _check_taker(self, bookie: BookieId, before: LedgerMetadata, after: LedgerMetadata) -> None:
         ledger = after.ledger
@@ -103,11 +128,3 @@ class PlaceWatch:
         self._world.bookie_watch.vouch(bookie, ledger, taken)
         self._world.note_fault("place taken")
         self._on_taken(bookie, ledger)
-
-
-def _takers(before: LedgerMetadata, after: LedgerMetadata) -> set[BookieId]:
-    """Return the bookies that have a place that they did not have."""
-    found: set[BookieId] = set()
-    for old, new in zip(before.fragments, after.fragments, strict=True):
-        found.update(set(new.bookies) - set(old.bookies))
-    return found
