@@ -1,11 +1,13 @@
-"""The outbox: records that wait for the next entry, and the entries that wait for their ack.
+"""The accumulator of a leader: it collects records into batches, as in Kafka's producer.
 
-A *parcel* is one entry in flight: its payload and the callers to notify. Records are added one at a
-time or in groups that may not be divided. A parcel is cut from whole groups, in order, at
-`batch_bytes` or `batch_records`, or when the queue is empty. Offsets are given when a parcel is cut
-and never change after that: when its ledger fails, the same parcel goes to the next ledger.
+  * The *outbox* holds the records that wait. They are added one at a time, or in groups that are
+    never divided.
+  * A *parcel* is one entry in flight: the encoded batch and the callers to notify. It is cut from
+    whole groups, in order, at `batch_bytes` or `batch_records`, or when the outbox is empty.
+  * Offsets are assigned when a parcel is cut, and never change. If its ledger fails, the same
+    parcel goes to the next ledger.
 
-The outbox only reports outcomes and never awaits them. Pure: no clock, no I/O.
+The outbox reports outcomes and never awaits them. Pure: no clock, no I/O.
 """
 
 from __future__ import annotations
@@ -45,12 +47,13 @@ from quire.log.records.txids import (
 )
 
 SNAPSHOT_BYTES = 8 * 1024 * 1024
-"""Bytes between two snapshots of producers. A new leader reads at most this much, in a split
-second; a snapshot of 300 KiB is 4% of it.
+"""Bytes between two snapshots of producer state.
+
+A new leader reads at most this much, in a fraction of a second. A snapshot of 300 KiB is 4 % of it.
 """
 
 MARKED_BYTES_MAX = 4 + 10 + 2 + NAME_BYTES_MAX + 1 + TRANSACTION_BYTES
-"""Bytes that a small record adds to a batch besides its payload, at worst, when some are marked."""
+"""The most bytes that a record adds to a batch with marks, besides its payload."""
 
 Payload: TypeAlias = bytes
 Waiting: TypeAlias = tuple[Outcome, int]
@@ -59,7 +62,7 @@ Waiting: TypeAlias = tuple[Outcome, int]
 
 @dataclass(slots=True, eq=False)
 class Parcel:
-    """One entry in flight; `entry` and `ack` belong to the ledger that it was last sent to."""
+    """One entry in flight. `entry` and `ack` belong to the ledger that it was last sent to."""
 
     payload: bytes
     first_offset: int
@@ -68,18 +71,18 @@ class Parcel:
     timestamp_ms: int
     waiting: list[Waiting]
     txid: int = NO_TXID
-    """The last record's."""
+    """The txid of the last record."""
     entry: int = -1
     stored: Payload = b""
-    """The payload as that ledger's entry has it: encrypted, if the log is."""
+    """The payload of that ledger's entry: encrypted if the log is."""
     ack: Future[EntryId] | None = None
     sent_at: float | None = None
-    """The loop's time when it was sent first."""
+    """The event loop's time of the first send."""
 
     def confirm(self, segment: int) -> None:
         """Complete the futures with the places of their records."""
         entry, first, slot = self.entry, self.first_offset, 0
-        make = tuple.__new__  # what `Position` does, without a call in between
+        make = tuple.__new__  # the constructor of `Position`, inlined
         for future, count in self.waiting:
             if count == SINGLE:
                 if not future.done():
@@ -94,12 +97,12 @@ class Parcel:
 
 
 class ProducerColumns:
-    """The columns by which a log remembers producers; empty while it has none."""
+    """The columns that store producer state in batches; empty for a log without producers."""
 
     def __init__(self, written: Producers, body_bytes_max: int) -> None:
         self._body_bytes_max = body_bytes_max
         self.written = written.copy()
-        """State after the last cut batch; queued records may never be written."""
+        """The state after the last batch that was cut: queued records may never be written."""
         self.is_due = True
         self._at = 0
         self._since = 0
@@ -107,7 +110,7 @@ class ProducerColumns:
     def columns(
         self, first_offset: int, stamps: list[ProducerSequence | None], size: int
     ) -> dict[int, bytes]:
-        """Return the columns of the batch that begins at an offset, and remember its stamps."""
+        """Return the columns of the batch at an offset, and note its producer sequences."""
         if not self.written and not any(stamps):
             return {}
         columns: dict[int, bytes] = {}
@@ -152,13 +155,13 @@ class Outbox:
         self._marked = False
         self._numbering = Numbering(txid)
         self.txid = txid
-        """Id of the last record that was put in."""
+        """The txid of the last record that was put."""
         self._memory = ProducerColumns(producers or Producers(), options.body_bytes_max)
         self._records = 0
         self._bytes = 0
 
     def obey(self, options: LogOptions) -> None:
-        """Take how batches are cut and packed from other options."""
+        """Cut and compress the next batches by these options."""
         self._batch_bytes = options.batch_bytes
         self._batch_records = options.batch_records
         self._compression = options.compression
@@ -169,21 +172,21 @@ class Outbox:
 
     @property
     def has_full_batch(self) -> bool:
-        """True when waiting for more records would not make the next parcel larger."""
+        """Whether the next parcel has its full size: more records would not enlarge it."""
         return self._bytes >= self._batch_bytes or self._records >= self._batch_records
 
     @property
     def end_offset(self) -> int:
-        """Offset that the next record put in gets."""
+        """The offset of the next record that is put."""
         return self.next_offset + self._records
 
     @property
     def has_columns(self) -> bool:
-        """True when batches may carry columns."""
+        """Whether batches may have columns."""
         return self._marked or bool(self._memory.written) or self._numbering.last != NO_TXID
 
     def columns_cost(self, records: int, marks: Marks) -> int:
-        """Return how many bytes columns take at most beside records with these marks."""
+        """Return the most bytes that columns take for records with these marks."""
         if marks is UNMARKED and not self.has_columns:
             return 0
         cost = COLUMNS_RESERVE + marks.cost(records)
@@ -191,22 +194,23 @@ class Outbox:
         return cost + TRANSACTION_BYTES * records if is_numbered else cost
 
     def limit_producers(self, producers_max: int, seconds: float, counted_ms: int) -> None:
-        """Forget producers in batches from now on as `Producers.obey`."""
+        """Apply the limits of producer state to batches from now on; see `Producers.obey`."""
         self._memory.written.obey(producers_max, seconds, counted_ms)
 
     def begin_segment(self, begun_ms: int | None) -> None:
-        """Have the next batch say all that is remembered: older segments may be trimmed.
+        """Write a snapshot of producer state into the next batch: older segments may be trimmed.
 
-        `begun_ms` is when the segment began (Unix milliseconds); None when it goes on with parcels
-        that bear their times already.
+        `begun_ms` is the time at which the segment began (Unix milliseconds). It is None if the
+        segment begins with parcels of the previous ledger, which have their timestamps.
         """
         self._memory.is_due = True
         if begun_ms is not None:
             self._timestamp_ms = begin_ms(self._timestamp_ms, begun_ms)
 
     def is_ahead(self, now_ms: int) -> bool:
-        """Whether the next parcel would bear a time that is far after now: the clock of this
-        process has gone back since the segment began.
+        """Whether the next parcel's timestamp would be far after now.
+
+        Then the clock of this process was set back since the segment began.
         """
         return self._timestamp_ms - now_ms > APART_MS
 
@@ -218,7 +222,7 @@ class Outbox:
         count: int,
         marks: Marks = UNMARKED,
     ) -> None:
-        """Queue a group of `size` payload bytes; `count` tells how to report its outcome."""
+        """Queue a group of `size` payload bytes. `count`: its records, or `SINGLE`."""
         self._groups.append((group, size, outcome, count, marks))
         if marks is not UNMARKED:
             self._marked = True
@@ -227,10 +231,9 @@ class Outbox:
         self._bytes += size
 
     def cut(self, now_ms: int) -> Parcel:
-        """Take the next parcel. The outbox must not be empty. Time never runs backward in a
-        segment.
+        """Take the next parcel. The outbox must not be empty.
 
-        When it raises, all waiting groups are still in the outbox.
+        Timestamps never decrease in a segment. If the call raises, the outbox is unchanged.
         """
         records: list[bytes] = []
         marked: list[tuple[int, Marks]] = []

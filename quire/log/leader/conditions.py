@@ -1,4 +1,4 @@
-"""The conditions and marks of an append: the data stored with its records, and its preconditions.
+"""Conditions of an append, and the marks (producer sequence, txid) stored with its records.
 
 Pure: no clock and no I/O.
 """
@@ -21,7 +21,7 @@ class Marks(NamedTuple):
     txid: int | None = None
 
     def cost(self, records: int) -> int:
-        """Bytes that a producer sequence adds to a batch at most."""
+        """The most bytes that a producer sequence adds to a batch."""
         return self.producer_sequence.cost(records) if self.producer_sequence else 0
 
 
@@ -30,8 +30,10 @@ UNMARKED: Final = Marks()
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What an append depends on: the offset it must get, that its producer sequence is new, and
-    that its txid is not below the last one.
+    """The conditions of an append.
+
+    The record gets `expected_offset`, its producer sequence is new, and its txid is not below the
+    last txid.
     """
 
     expected_offset: int | None = None

@@ -1,8 +1,8 @@
-"""Flow control: how much a leader queues between its callers and the bookies.
+"""Flow control: bounds on the records and bytes that a leader queues for the bookies.
 
-Counts records and bytes. A caller without space waits in line. It is served from the line at the
-moment when space appears, before its task runs, so records keep the order of the calls. A request
-larger than the whole space is admitted when the space is empty.
+A caller without space waits in line. It is served at the moment when space is given back, before
+its task runs, so records keep the order of the calls. A request larger than the whole space is
+admitted when the space is empty.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Waiting:
 
 
 class Room:
-    """Bounded records and bytes, first come first served. For one event loop."""
+    """Space for records and bytes, first come first served. For one event loop."""
 
     __slots__ = ("_bytes", "_bytes_max", "_line", "_records", "_records_max")
 
@@ -35,7 +35,7 @@ class Room:
 
     @property
     def records(self) -> int:
-        """Records that are in."""
+        """Records that hold space."""
         return self._records
 
     def _fits(self, records: int, size: int) -> bool:
@@ -48,8 +48,8 @@ class Room:
         self._bytes += size
 
     def enter_now(self, records: int, size: int) -> bool:
-        """Enter if there is space and the line is empty."""
-        held, size_held = self._records, self._bytes  # written out: it is called for every record
+        """Take space if there is enough and the line is empty. Return whether it was taken."""
+        held, size_held = self._records, self._bytes  # inlined `_fits`: called for every record
         if self._line or (
             held and (held + records > self._records_max or size_held + size > self._bytes_max)
         ):
@@ -58,11 +58,12 @@ class Room:
         return True
 
     async def enter(self, records: int, size: int, serve: Callable[[], bool]) -> None:
-        """Wait in line until there is room, and return after `serve` was called, which says whether
-        the room is taken.
+        """Wait in line until there is space, then call `serve` and return.
 
-        Cancelling leaves the line, unless it was served already. Raises what `serve` does, which
-        takes no room then, and what `shut` was given.
+        `serve` returns whether the space is taken. If it raises, the space stays free and this call
+        raises the error. Also raises the error that `shut` was given.
+
+        Cancellation: leaves the line, unless `serve` was called already.
         """
         if not self._line and self._fits(records, size):
             if serve():
@@ -87,9 +88,7 @@ class Room:
             if first.serve():
                 self._enter(first.records, first.size)
         except Exception as error:
-            first.turn.set_exception(
-                error
-            )  # only this caller fails: the next in line is still served
+            first.turn.set_exception(error)  # only this caller fails; the next is still served
         else:
             first.turn.set_result(None)
 

@@ -1,16 +1,15 @@
 """The leader's handle on a log.
 
-Composition: the chain knows the segments, the pipeline moves the records, and the tasks here keep
-both going:
+The chain holds the segments, the pipeline moves the records, and five tasks run them:
 
-    pump        the pipeline's
+    pump        sends batches and confirms records (pipeline.py)
     roller      begins new segments; appends never wait for it (roller.py)
-    preparer    creates the ledger for the next roll ahead
-    watcher     learns of another leader although nothing is appended
-    keeper      retention, and deleting the ledgers of trimmed segments
+    preparer    creates the ledger for the next roll ahead of time
+    watcher     detects another leader, also while nothing is appended
+    keeper      applies retention, and deletes the ledgers of trimmed segments
 
 The first task that cannot continue ends the handle: every unconfirmed record fails with an unknown
-outcome, and every later call fails too. An ended handle never recovers; open the log again.
+outcome, and every later call fails. An ended handle never recovers; open the log again.
 """
 
 from __future__ import annotations
@@ -129,9 +128,7 @@ class Log(Handle):
 
     @property
     def options(self) -> LogOptions:
-        """The options that this leader writes with now: its own, with the log's stored ones over
-        them.
-        """
+        """The options that this leader uses now: its own, overridden by the stored options."""
         return self._live.now
 
     def __repr__(self) -> str:
@@ -145,12 +142,12 @@ class Log(Handle):
 
     @property
     def log_id(self) -> str:
-        """Differs from the one of a log of the same name that was deleted."""
+        """The log's identity. A log that was deleted and recreated has another one."""
         return self._chain.log_id
 
     @property
     def epoch(self) -> int:
-        """This leader's number: it grows with every take-over and is on every record."""
+        """This leader's number: it grows with every takeover and is on every record."""
         return self._chain.epoch
 
     @property
@@ -160,7 +157,7 @@ class Log(Handle):
 
     @property
     def has_ended(self) -> bool:
-        """Whether this handle leads no more: deposed, failed, sealed, closed or abandoned."""
+        """Whether this handle no longer leads: deposed, failed, sealed, closed or abandoned."""
         return self._life.has_ended
 
     @property
@@ -179,7 +176,7 @@ class Log(Handle):
         return self._failure.reason
 
     async def wait_deposed(self) -> None:
-        """Return when this handle leads no more: deposed, failed, sealed or closed.
+        """Return when this handle no longer leads: deposed, failed, sealed or closed.
 
         Raises:
             Nothing: the next call on the handle raises why it ended.
@@ -190,7 +187,7 @@ class Log(Handle):
 
     @property
     def next_offset(self) -> int:
-        """Offset that a record submitted now gets, if it is not refused."""
+        """The offset of a record that is submitted now, unless it is rejected."""
         return self._pipeline.next_offset
 
     async def submit(
@@ -236,7 +233,7 @@ class Log(Handle):
             Cancelling the future does not recall the record. Cancelling this call while it waits
             may leave a queued record, and no caller learns its outcome.
         """
-        home = self._home  # `check` without a call, which would cost 2 % of a record
+        home = self._home  # `check`, inlined: the call costs 2 % of an append
         if this_thread() != home.thread or not home.runs():
             home.check(self)
         with self._failure:

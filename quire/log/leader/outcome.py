@@ -1,7 +1,7 @@
-"""The outcome of a stamped append: one record, and every caller that submitted it.
+"""The outcome of an append with a producer sequence: one record, and every caller that sent it.
 
-A caller that retries an append in flight shares its outcome. The outcome stands in the outbox for
-the callers' futures, so a caller that gives up does not affect the others.
+A caller that retries an append in flight shares its outcome. The accumulator holds the shared
+outcome in place of the callers' futures, so a caller that gives up does not affect the others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SINGLE = 0
 
 
 class Outcome(Protocol):
-    """Receives the outcome of a group; a future is an example."""
+    """Receives the outcome of a group. An `asyncio.Future` is one."""
 
     def done(self) -> bool: ...
 
@@ -30,8 +30,9 @@ class Outcome(Protocol):
 
 
 class SharedOutcome:
-    """Passes the outcome of a group to its futures at once, in the same step. It awaits none of the
-    futures, and a cancelled future does not end it.
+    """Passes the outcome of a group to all its futures, in the same step of the event loop.
+
+    It never awaits a future, and a cancelled future does not affect the others.
     """
 
     def __init__(self, on_decided: Callable[[], object]) -> None:
@@ -39,7 +40,7 @@ class SharedOutcome:
         self._callers: list[tuple[Future[Any], int]] = []
 
     def join(self, future: Future[Any], count: int) -> None:
-        """Tell a future too, as `count` says (`SINGLE`, or a list)."""
+        """Add a future. With `count` = `SINGLE` it gets one place, otherwise a list."""
         self._callers.append((future, count))
 
     def done(self) -> bool:
@@ -47,7 +48,7 @@ class SharedOutcome:
         return False
 
     def set_result(self, result: Any, /) -> None:
-        """Tell where the records are."""
+        """Pass on the places of the records."""
         places = [result] if isinstance(result, Appended) else list(result)
         self._on_decided()
         for future, count in self._callers:
@@ -68,11 +69,11 @@ class SharedOutcome:
 
 
 def places_from(first: Position, offset: int, count: int) -> list[Appended]:
-    """Return the places of the records of a group: they share an entry, one after the other."""
+    """Return the places of the records of a group: consecutive slots of one entry."""
     segment, entry, slot = first
     return [Appended(Position(segment, entry, slot + each), offset + each) for each in range(count)]
 
 
 def answer(future: Future[Any], count: int, places: list[Appended]) -> None:
-    """Answer a call with the places of its records, as it was made: for one record or for many."""
+    """Complete the future of a call: with one place for `SINGLE`, otherwise with a list."""
     future.set_result(places[0] if count == SINGLE else list(places))

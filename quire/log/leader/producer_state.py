@@ -1,13 +1,15 @@
-"""The state that a new leader reads before it writes: the memory of producers.
+"""Producer state: which sequence numbers a new leader has to recognize, read before it writes.
 
-The last batch tells where the last snapshot is; everything from there on is read once. A log
-without producers costs one read. Ingested segments have no stamps and are skipped, whatever their
-size. Trimmed batches are read too while their segment exists. When the snapshot left with its
-segment, the memory begins with the first remaining batch. A client that trims a log to its very end
-therefore also removes the memory of its producers.
+  * The last batch names the position of the last snapshot. The batches from there on are read once.
+  * A log without producers costs one read.
+  * Ingested segments have no sequence numbers, and are skipped at any size.
+  * Trimmed batches are read while their segment exists. If the snapshot was deleted with its
+    segment, the state begins with the first remaining batch. A client that trims a log to its end
+    therefore also removes its producer state.
 
 Confirmed batches are read before the old leader is fenced, and only later batches after. So a
-candidate that cannot read producer state (missing key, missing pyarrow) deposes no leader.
+candidate that cannot read producer state (missing key, missing pyarrow) fails before it deposes the
+leader.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from quire.log.records.producers import (
 
 
 class Restoration:
-    """The memory of producers of one log, as far as it was read.
+    """The producer state of one log, as far as it was read.
 
     One call at a time. After a failed or cancelled call, the next call continues where it ended.
     """
@@ -55,12 +57,12 @@ class Restoration:
         self._log_id: str | None = None
         self._producers = Producers()
         self._at = BEGINNING
-        """Everything before it is noted, as far as it counts."""
+        """All batches before it are noted, or do not matter."""
 
     async def finish(self) -> Producers:
-        """Return the memory at the end of a log. All its segments with records are sealed.
+        """Return the state at the end of a log. All its segments with records are sealed.
 
-        Raises as `advance`, and `ConflictError` when the log was trimmed meanwhile.
+        Raises as `advance`, and `ConflictError` if the log was trimmed meanwhile.
         """
         manifest = await self._describe()
         sealed = tuple(each for each in manifest.rows if each.end is not None)
@@ -70,11 +72,11 @@ class Restoration:
             raise ConflictError(f"log {manifest.name!r} was trimmed meanwhile") from error
 
     async def advance(self, manifest: LogManifest) -> Producers:
-        """Read the confirmed batches not read yet, and return the memory after them.
+        """Read the confirmed batches not read yet, and return the state after them.
 
-        Never fences. Stops after a segment that may still grow. Raises `CorruptEntryError` when a
-        batch's columns do not add up, `NoSuchLedgerError` when a segment was trimmed meanwhile,
-        `DecryptionError` when a key is missing, and the errors of reading.
+        Never fences. Stops after a segment that may still grow. Raises `CorruptEntryError` if the
+        columns of a batch are damaged, `NoSuchLedgerError` if a segment was trimmed meanwhile,
+        `DecryptionError` if a key is missing, and the errors of reading.
         """
         if manifest.log_id != self._log_id:
             self._log_id = manifest.log_id
@@ -91,9 +93,9 @@ class Restoration:
         self._producers, self._at = Producers(), position
 
     async def _skip_to_snapshot(self, manifest: LogManifest) -> bool:
-        """Skip the batches before the last snapshot; False when all batches are read.
+        """Skip the batches before the last snapshot. Return False if all batches are noted.
 
-        Looks at the last confirmed batch, unless it is noted.
+        Reads the last confirmed batch, unless it is noted.
         """
         written = Walk(manifest, skips=_is_ingested, wants=_is_written, is_backward=True)
         async for segment in written:
@@ -128,7 +130,7 @@ class Restoration:
             return manifest.first_position
 
     async def _note_segment(self, segment: Segment) -> bool:
-        """Note the confirmed batches of a segment; returns whether the segment can get no more."""
+        """Note the confirmed batches of a segment. Return whether the segment has ended."""
         reader = await self._open_segment(segment)
         try:
             await reader.start(self._at.entry if segment.number == self._at.segment else 0)

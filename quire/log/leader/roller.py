@@ -1,12 +1,12 @@
-"""Rolling: when a segment is over, and what happens then, beside the appends.
+"""Rolling: a leader ends its segment and begins the next one, while appends go on.
 
-    half full   → the next ledger is created ahead; nobody lists it yet
-    full or old → successor into the manifest → writes move over → previous closed and sealed
+    half full   → create the next ledger ahead; no manifest lists it yet
+    full or old → list the successor in the manifest → move the writes → close and seal the previous
 
-Appends never wait for any of it, but for one drain of what is in flight. While metadata is out of
-reach, or the manifest may not grow (capacity.py), the old ledger goes on. A ledger created ahead
-costs nothing that a roll would not cost, it is only there earlier; what is left of it by a crash is
-an orphan (orphans.py).
+Appends wait only for one drain of the entries in flight. While metadata is out of reach, or the
+manifest may not grow (capacity.py), the leader continues with the old ledger. Creating the ledger
+ahead costs the same metadata operations, only earlier. After a crash an unlisted ledger is an
+orphan (orphans.py).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FULL_PAUSE_SECONDS: Final = 1.0
 """Time between two looks at a manifest that is full."""
 
 WARNING_SECONDS: Final = 600.0
-"""Time between two warnings of one leader that the manifest fills."""
+"""Time between two warnings of one leader that the manifest is nearly full."""
 
 PREPARE_AT: Final = 0.5
-"""Share of a full segment at which the next ledger is created: short logs never pay for one."""
+"""Share of a full segment at which the next ledger is created: short logs never need one."""
 
 
 class Roller:
@@ -72,8 +72,9 @@ class Roller:
         self.restart_age()
 
     def _move_rolls(self) -> None:
-        """Have those who wait for a segment whose ledger failed empty wait for the next one, to
-        which goes what was to go there.
+        """Move waiting rolls past a segment whose ledger failed before any entry was written.
+
+        The entries of that segment go to the next one.
         """
         left, now = self._chain.previous, self._chain.current.number
         if left is not None and left.confirmed == EMPTY:
@@ -82,8 +83,10 @@ class Roller:
             ]
 
     async def roll(self, *, is_idle: bool) -> None:
-        """Begin a new segment; return when the old one is sealed. One that is empty is left when
-        something was sent to it, and not at all when nothing is to be (`is_idle`).
+        """Begin a new segment; return when the old one is sealed.
+
+        An empty segment rolls after its first entry. If nothing is to be sent (`is_idle`), the call
+        does nothing.
         """
         is_empty = not self._chain.current.entries
         if is_empty and is_idle:
@@ -95,7 +98,7 @@ class Roller:
         await done
 
     def end(self, error: Callable[[], BaseException]) -> None:
-        """Roll no more; whoever waits for a roll gets a fresh error."""
+        """Stop rolling; each caller that waits for a roll gets a fresh error."""
         if self._age is not None:
             self._age.cancel()
         for _, future in self._rolls:
@@ -109,7 +112,7 @@ class Roller:
         self.age_changed()
 
     def age_changed(self) -> None:
-        """Note that the age at which a segment is over may be another one now."""
+        """Schedule the roll by age again: the option may have changed."""
         if self._age is not None:
             self._age.cancel()
         when = self._begun + self._options.now.roll_seconds
@@ -122,7 +125,7 @@ class Roller:
             self.restart_age()
 
     async def run(self) -> None:
-        """Roll for ever. Raises what ends the leader."""
+        """Roll forever. Raises the error that ends the leader."""
         chain = self._chain
         while True:
             await self._wanted.wait()
@@ -139,9 +142,9 @@ class Roller:
             self._report()
 
     async def _has_space(self) -> bool:
-        """Return whether the manifest takes one more segment, and warn in time that it will not.
+        """Return whether the manifest has space for another segment; warn before it is full.
 
-        If it does not, each caller that waits for a roll gets the error.
+        If it is full, each caller that waits for a roll gets the error.
         """
         if has_much_space(self._chain.manifest):
             return True
@@ -157,7 +160,7 @@ class Roller:
         return True
 
     def _warn(self, text: str | None) -> None:
-        """Log a warning, but not the same one at each roll."""
+        """Log a warning, at most once per `WARNING_SECONDS`."""
         now = asyncio.get_running_loop().time()
         if text is not None and now >= self._warns_at:
             self._warns_at = now + WARNING_SECONDS
@@ -171,7 +174,7 @@ class Roller:
         self._rolls = []
 
     async def prepare(self) -> None:
-        """Create ledgers ahead for ever. Raises what ends the leader."""
+        """Create ledgers ahead, forever. Raises the error that ends the leader."""
         while True:
             await self._filling.wait()
             await retry(partial(self._chain.prepare, self._chain.current.number), self._rng)

@@ -49,7 +49,7 @@ from quire.metastore.layout import cursor_path, cursors_path, unquote_name
 from quire.metastore.store import MetadataStore
 
 CURSORS_AT_ONCE: Final = 500
-"""How many are deleted with their log in one change, which with names of 255 bytes is 400 KB."""
+"""Cursors deleted with their log in one change: 400 KB with names of 255 bytes."""
 
 
 @at_home
@@ -241,7 +241,7 @@ class LogCursors:
             kept = found.unknown if found is not None else NOTHING
             fresh = CursorRecord(name, seen.log_id, place, self._now_ms(), kept)
             try:
-                # together with the manifest: what trims it has seen the cursor, or tries again
+                # With the manifest unchanged: a concurrent trim fails, and then sees the cursor.
                 await self._store.commit(
                     [*self._record.unchanged(manifest, at), _change(path, fresh, version)]
                 )
@@ -306,7 +306,7 @@ class LogCursors:
             raise NoSuchCursorError(self.log, name) from None
 
     async def _of_log(self, log_id: str) -> Sequence[CursorRecord]:
-        """Return the cursors of the log with this identity, whether it still exists or not."""
+        """Return the cursors of the log with this id, also if the log was deleted."""
         found = []
         for segment in await self._store.children(cursors_path(self.log)):
             path = cursor_path(self.log, unquote_name(segment))
@@ -320,7 +320,7 @@ class LogCursors:
         return min((state.position for state in await self._of_log(log_id)), default=None)
 
     async def _forget(self, log_id: str, *, but: int = 0) -> None:
-        """Delete the cursors of a log that is going, all but the first few."""
+        """Delete the cursors of a log that is being deleted, except the first `but` of them."""
         for path in (await self._going(log_id))[but:]:
             with suppress(NoSuchNodeError):
                 await self._store.delete(path)
@@ -330,7 +330,10 @@ class LogCursors:
         return [Delete(path) for path in (await self._going(log_id))[:CURSORS_AT_ONCE]]
 
     async def _going(self, log_id: str) -> Sequence[str]:
-        """Where the cursors are that go with a log; what cannot be read is nobody else's."""
+        """Return the paths of the cursors to delete with a log.
+
+        A cursor that cannot be read is included: no other log can use it.
+        """
         paths = []
         for segment in await self._store.children(cursors_path(self.log)):
             path = f"{cursors_path(self.log)}/{segment}"
@@ -373,7 +376,7 @@ class LogCursors:
         return max(0, tail.offset - offset)
 
     async def _describe(self, log_id: str) -> LogManifest:
-        """Return the manifest of the log that a cursor is of."""
+        """Return the manifest of the log that a cursor belongs to."""
         manifest, _ = await self._record.read()
         if manifest.log_id != log_id:
             raise LogReplacedError(self.log)

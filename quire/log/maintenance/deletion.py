@@ -1,8 +1,12 @@
-"""Deleting a log: fenced and emptied first, so that no leader writes into it any more.
+"""Deletion of a log.
 
-The manifest is retired, then everything that it names is deleted, then its record, with the records
-that are useless without it. A deletion that was cut short is repeated from where it stands. A
-deletion is of the log that it found first: a log of the same name that is made meanwhile stays.
+    fence    closes the open ledgers, so that the leader cannot write
+    retire   begins an epoch in which the log has no segments, so that no leader can take over
+    delete   the ledgers, pages, files and jobs that the manifest names
+    forget   the manifest, with its cursors and attachments, in one transaction
+
+A deletion that was interrupted is repeated, and continues where it ended. It deletes the log that
+it found first: a log of the same name that is created meanwhile stays.
 """
 
 from __future__ import annotations
@@ -36,10 +40,10 @@ from quire.metastore.changes import Change
 
 
 class Attachment(Protocol):
-    """Data beside a log that goes with it: the snapshot of a service."""
+    """Data beside a log that is deleted with it: the snapshots of a service."""
 
     async def leave(self, log_id: str) -> Sequence[Change]:
-        """Delete what goes with this log, and return the changes that forget it. Repeatable."""
+        """Delete the data of this log, and return the changes that forget it. Repeatable."""
         ...
 
 
@@ -54,12 +58,15 @@ async def delete_log(
 ) -> None:
     """Delete a log with everything in it and attached to it.
 
-    All tiers are asked before anything is deleted, so that a place that does not answer leaves the
-    log whole. The files of `forget_tiers` stay where they are: tiers of the log, by their URI or
-    that of the directory above. Raises `InvalidRequestError` for a place that the log does not
-    have, `ColdTierError` for a tier that does not answer, `NoSuchLogError`, also when another
-    process was faster, `LogReplacedError` when there is another log of its name by then, and errors
-    of recovery.
+    All tiers are listed before anything is deleted, so a tier that does not answer leaves the log
+    whole. The files of `forget_tiers` stay: tiers of the log, by their URI or the URI of the
+    directory above. Raises:
+
+      * `InvalidRequestError` for a directory that is not a tier of the log;
+      * `ColdTierError` for a tier that does not answer;
+      * `NoSuchLogError`, also if another process has deleted the log meanwhile;
+      * `LogReplacedError` if there is another log of the name meanwhile;
+      * the errors of recovery.
     """
     manifest, _ = await record.read()
     log_id = manifest.log_id
@@ -76,7 +83,7 @@ async def delete_log(
     for tier in _tiers_left(manifest, forget_tiers):
         await asyncio.to_thread(door(tier).delete_tier, tier, log_id)
     for job in await ingest.jobs():
-        await _read_same(record, log_id)  # jobs go by the log's name
+        await _read_same(record, log_id)  # jobs are registered under the log's name
         await ingest.drop(job)
     await _delete_records(record, cursors, log_id, attached)
 
@@ -108,7 +115,7 @@ async def delete_ledgers(
 
 
 def _tiers_left(manifest: LogManifest, forgotten: Collection[str]) -> list[str]:
-    """The tiers of a log without those that the caller gives up."""
+    """Return the tiers of a log without the forgotten tiers."""
     forgotten = list(map(as_arrow, forgotten))
     given_up = {each for place in forgotten for each in (place, tier_of(place, manifest.log_id))}
     for place in forgotten:
@@ -121,7 +128,7 @@ def _tiers_left(manifest: LogManifest, forgotten: Collection[str]) -> list[str]:
 
 
 async def _ask(manifest: LogManifest, tiers: Collection[str]) -> None:
-    """Raise, with the remedy, unless each tier says what lies there."""
+    """List each tier; raise the error with the remedy if one does not answer."""
     for tier in tiers:
         remedy = (
             "mend it, or leave its files and delete the rest: "
@@ -137,7 +144,7 @@ async def _ask(manifest: LogManifest, tiers: Collection[str]) -> None:
 
 
 async def _fence(segments: SegmentStore, manifest: LogManifest, password: bytes) -> None:
-    """Close the open ledgers. Any end will do, and a ledger that is gone has no writer."""
+    """Close the open ledgers at any end. A deleted ledger has no writer."""
     for segment in manifest.open_segments:
         with suppress(NoSuchLedgerError):
             await (await segments.seal(segment.ledger, password=password)).close()
@@ -146,8 +153,9 @@ async def _fence(segments: SegmentStore, manifest: LogManifest, password: bytes)
 async def _delete_records(
     record: ManifestRecord, cursors: LogCursors, log_id: str, attached: Sequence[Attachment]
 ) -> None:
-    """Delete manifest, cursors and attachments at once: without the manifest no program finds the
-    others.
+    """Delete manifest, cursors and attachments in one transaction.
+
+    Without the manifest no program would find the others.
     """
     for _ in range(ATTEMPTS_MAX):
         version = await _read_same(record, log_id)
@@ -158,13 +166,13 @@ async def _delete_records(
             along += await each.leave(log_id)
         try:
             return await record.delete(version, along)
-        except (NoSuchNodeError, ConflictError):  # one of them was changed or deleted meanwhile
+        except (NoSuchNodeError, ConflictError):  # a record was changed or deleted meanwhile
             continue
     raise ConflictError(f"records that belong to log {record.name!r} changed at every attempt")
 
 
 async def _read_same(record: ManifestRecord, log_id: str) -> int:
-    """Return the version of a log's manifest, as long as it is that log's."""
+    """Return the version of the manifest. Raises `LogReplacedError` for another log's."""
     manifest, version = await record.read()
     if manifest.log_id != log_id:
         raise LogReplacedError(record.name)
@@ -172,9 +180,9 @@ async def _read_same(record: ManifestRecord, log_id: str) -> int:
 
 
 def _retire_as(seen: LogManifest, floor: int) -> Callable[[LogManifest | None], LogManifest]:
-    """The edit that begins the epoch in which a log has no segments; nothing when it changed.
+    """Return the edit that retires a log; it keeps a manifest that has changed since `seen`.
 
-    Open segments count as empty: they go with all the rest.
+    Open segments count as empty: their ledgers are deleted, too.
     """
     ends = {each.number: EMPTY for each in seen.open_segments}
 

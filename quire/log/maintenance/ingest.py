@@ -1,17 +1,17 @@
-"""Ingest: ledgers that many processes wrote become a log's next segments, all of them or none.
+"""Ingest: ledgers written by many processes become the next segments of a log, all or none.
 
-    every process   creates a part: a ledger that is registered under its job, in one transaction;
-                    writes it, numbering from 0 as it cannot know better; closes it
-    one process     recovers what is open in the log → in one compare-and-set: epoch + 1, seal what
-                    was recovered, append the parts in order, remember the job → gc
+    every process   creates a part: a ledger, registered under its job in the same transaction;
+                    writes it, with offsets from 0; closes it
+    one process     recovers the open segments of the log → in one compare-and-set: epoch + 1, seal
+                    the recovered segments, append the parts in order, remember the job → gc
 
-The compare-and-set is a takeover (takeover.py) whose leader is gone at once: the present leader is
-deposed, and the next one continues after the parts. Readers place the headers of the parts in the
-log by the segment's base (batch.py). A job that is remembered is not ingested again, so a driver
-that does not know the outcome repeats all of it.
+The compare-and-set is a takeover (takeover.py) without a leader after it: the present leader is
+deposed, and the next leader continues after the parts. The offsets in the parts begin at 0; readers
+add the segment's base (batch.py). A log ingests a job that it remembers only once, so a driver that
+does not know the outcome repeats the whole job.
 
-A gc deletes the ledgers of a job that the log does not list: those of tasks that failed, ran
-twice, or belong to an attempt that died. An attempt that is still under way then fails.
+A gc deletes the ledgers of a job that the log does not list. They belong to tasks that failed or
+ran twice, or to an attempt that died. An attempt that is still under way then fails.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ FORMAT: Final = RecordFormat("part", frozenset())
 
 
 class _RaceLostError(Exception):
-    """Another client took the log over since its segments were recovered. Never leaves here."""
+    """Another client took the log over since its segments were recovered. Caught in this module."""
 
 
 class Ingest:
@@ -92,10 +92,9 @@ class Ingest:
     async def create_part(self, job: str, options: LogOptions) -> LedgerWriter:
         """Create a ledger for a job. Its entries are batches whose headers count from `UNPLACED`.
 
-        Ledger and registration are one change of the store: no part is ever left behind of which
-        the next gc would not know. The log's settings win over the options. Raises
-        `NotEnoughBookiesError` and the store's errors, and `UnsupportedError` where the segments of
-        logs are no ledgers.
+        Ledger and registration are one change of the store, so the next gc finds every part. The
+        log's stored options override `options`. Raises `NotEnoughBookiesError`, the store's errors,
+        and `UnsupportedError` if the segments of logs are not ledgers.
         """
         self._check_parts()
         manifest, _ = await self._record.find()
@@ -125,21 +124,34 @@ class Ingest:
         after: int | None = None,
         password: bytes = b"",
     ) -> LogManifest:
-        """Append closed parts to the log, in this order, creating it when it does not exist.
+        """Append closed parts to the log, in this order. Create the log if it does not exist.
 
-        With `remember` nothing is done when this job has done this or later work before. Either way
-        the call may be repeated after any error. `after` is the sequence, 0 for none, that the job
-        must have come to so far. Returns the manifest as it then is.
+        With `remember` a job that has done this work, or later work, is not ingested again. Either
+        way the call may be repeated after any error.
 
-        Raises `OvertakenError` when it came to another one; `JobReusedError` when a stream goes on
-        under the job of another one, or repeats a number with other records; `ForgottenJobError`
-        when the log cannot tell any more what the job did; `TooManyJobsError` for a new job when
-        the log must forget none yet; `LogFullError`; `LogSealedError`;
-        `LogBeingDeletedError`; `NoSuchLedgerError` when another attempt of the job deleted a part,
-        or, unless the log remembers the job, when a part was ingested and trimmed away since;
-        `InvalidRequestError` for one that is not closed, and for a sequence that a manifest cannot
-        hold; `UnauthorizedError` for a password that is not the log's; `UnsupportedError` where the
-        segments of logs are no ledgers; the errors of recovery and of the store.
+        Args:
+            parts: the ledgers, all closed.
+            job: the job's name and the sequence of this work.
+            remember: store the job in the log.
+            after: the sequence that the job must have reached, 0 for none; None to skip the check.
+            password: the log's password.
+
+        Returns:
+            The manifest as it then is.
+
+        Raises:
+            OvertakenError: the job has reached another sequence than `after`.
+            JobReusedError: a stream continues under the job of another stream, or repeats a
+                sequence with other records.
+            ForgottenJobError: the log no longer remembers what the job did.
+            TooManyJobsError: the job is new, and the log may not forget another job yet.
+            LogFullError, LogSealedError, LogBeingDeletedError: the log takes no segments.
+            NoSuchLedgerError: another attempt of the job deleted a part; or a part was ingested and
+                trimmed since, and the log does not remember the job.
+            InvalidRequestError: a part is not closed, or a manifest cannot hold the sequence.
+            UnauthorizedError: the password is not the log's.
+            UnsupportedError: the segments of logs are not ledgers.
+            QuireError: the errors of recovery and of the store.
         """
         self._check_parts()
         if not 0 <= job.sequence < 2**63:
@@ -162,9 +174,9 @@ class Ingest:
         return manifest
 
     async def has_done(self, job: Job) -> bool:
-        """Whether the log remembers this work of a job, or later work.
+        """Return whether the log remembers this work of a job, or later work.
 
-        Raises `ForgottenJobError` when the log has forgotten the job.
+        Raises `ForgottenJobError` if the log has forgotten the job.
         """
         manifest, _ = await self._record.find()
         if manifest is None:
@@ -172,7 +184,7 @@ class Ingest:
         return await self._record.ask(manifest, lambda now: now.has_done(job))
 
     async def jobs(self) -> list[str]:
-        """Return the names of jobs that have parts which were neither ingested nor deleted."""
+        """Return the names of the jobs with registered parts: neither ingested nor deleted."""
         names = await self._store.children(jobs_path(self._record.name))
         jobs = [unquote_name(name) for name in names]
         return sorted([job for job in jobs if await self._registered(job)])
@@ -197,7 +209,7 @@ class Ingest:
         if await self._find_done(base, parts, remembered):
             return base
         floor = await self._record.epoch_floor()
-        # After the manifest, because a deletion of a log deletes the parts before it.
+        # Parts are read after the manifest: deleting a log deletes them before the manifest.
         found = [(ledger, await self._end_of(ledger, password)) for ledger in parts]
         full = [(ledger, end) for ledger, end in found if end.records]
         ends: dict[int, SegmentEnd] = {}
@@ -214,7 +226,7 @@ class Ingest:
 
         def edit(manifest: LogManifest | None) -> LogManifest:
             if manifest is None and seen is not None:
-                raise _RaceLostError  # deleted: what it listed must not be listed again
+                raise _RaceLostError  # deleted: its segments must not be listed again
             now = manifest or base
             if _is_done(now, parts, remembered):
                 return now
@@ -227,21 +239,22 @@ class Ingest:
                 raise _RaceLostError
             return fresh.ingest(ends, full, remembered, self._now_ms(), _limits(now), floor)
 
-        # If it was deleted meanwhile, the parts went with it: look at them again.
+        # The parts of a log that was deleted meanwhile are gone: the next attempt checks them.
         return await self._record.edit(once(edit, _RaceLostError()))
 
     async def _find_done(
         self, manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None
     ) -> bool:
-        """As `_is_done`. It also looks into doomed pages: whatever was ingested before this
-        manifest was read is in it, until its ledger is deleted.
+        """Return what `_is_done` does, with the doomed pages searched, too.
+
+        The manifest, with its doomed pages, lists every ingested part until its ledger is deleted.
         """
         if await self._record.ask(manifest, lambda now: _is_done(now, parts, job)):
             return True
         return await _are_doomed(manifest, manifest.doomed_pages, parts)
 
     async def _end_of(self, ledger: LedgerId, password: bytes) -> SegmentEnd:
-        """How a part ends, numbered as it numbers itself."""
+        """Return the end of a part, with offsets from 0."""
         async with await self._catalog.open_without_recovery(ledger, password=password) as reader:
             if not reader.is_closed:
                 raise InvalidRequestError(
@@ -259,14 +272,19 @@ class Ingest:
         return SegmentEnd(last, header.count, header.next_offset, length, 0)
 
     async def _sweep(self, job: str) -> None:
-        """Forget a job's parts, deleting those the log does not list. What fails stays known."""
+        """Forget a job's parts and delete those that the log does not list.
+
+        A part that cannot be deleted stays registered.
+        """
         for ledger in await self._registered(job):
             with suppress(QuireError):
                 await self._forget(job, ledger)
 
     async def _forget(self, job: str, ledger: LedgerId) -> None:
-        """Forget a part. It is deleted together with a change of the manifest that changes nothing,
-        so not after another attempt has had it ingested.
+        """Forget a part; delete its ledger unless the log lists it.
+
+        The deletion checks the manifest's version in the same transaction, so it fails if another
+        attempt has ingested the part.
         """
         for _ in range(ATTEMPTS_MAX):
             manifest, version = await self._record.find()
@@ -292,9 +310,9 @@ class Ingest:
 
 
 def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) -> bool:
-    """Whether parts were ingested. Their ledgers may be given up since, for files or for good.
+    """Return whether the parts were ingested, also if they were offloaded or trimmed since.
 
-    Raises `JobReusedError` when the number of the job stands for something else.
+    Raises `JobReusedError` if the job's sequence belongs to other records.
     """
     if job is not None:
         manifest.check_job(job)
@@ -307,7 +325,7 @@ def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) 
 async def _are_doomed(
     manifest: LogManifest, places: Sequence[Place], parts: Sequence[LedgerId]
 ) -> bool:
-    """Whether pages name a part. A missing page had its ledgers deleted."""
+    """Return whether pages list a part. The ledgers of a missing page are deleted."""
     for place in places:
         of = place.reference.of
         if not any(of.min_ledger <= each <= of.max_ledger for each in parts):
@@ -336,12 +354,12 @@ def _check_space(manifest: LogManifest, job: Job | None, parts: int) -> None:
 
 
 def _limits(manifest: LogManifest) -> Limits:
-    """How many jobs a log remembers; it has no leader to ask."""
+    """Return how many jobs a log remembers, by its stored options: there is no leader to ask."""
     options = LogOptions().with_stored(manifest.settings)
     return Limits(options.jobs_max, options.jobs_seconds)
 
 
 def _shape(manifest: LogManifest) -> tuple[object, ...]:
-    """What may not change between recovery and ingest. A trim may come in between."""
+    """Return the fields that may not change between recovery and ingest. A trim may happen."""
     ledgers = tuple(each.ledger for each in manifest.open_segments)
     return manifest.log_id, manifest.epoch, manifest.next_segment, ledgers

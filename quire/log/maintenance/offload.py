@@ -1,21 +1,22 @@
-"""Offload: closed segments move from the bookies into Parquet files, and stay where they are in the
-log: readers find them there.
+"""Offload: closed segments move from bookies into Parquet files and keep their positions.
 
-    begin    the tier goes into the manifest, so that whoever cleans up knows where to look
-    write    a segment's ledger is read into a file of this attempt's own, and the file is read
-             back; any number of processes at a time. The file lies below `_attempts/`, which
-             Spark and Arrow pass over when they read the tier as a table
-    commit   one compare-and-set has the manifest name the files; from then on they are read. Then
-             they move out of `_attempts/`; readers look into both places
-    release  one compare-and-set takes the ledgers off the log, onto its list of doomed ones; then
-             they are deleted
+    begin    records the tier in the manifest, so that later deletions look there
+    write    copies a segment's ledger into a file of this attempt only, and reads the file back.
+             Any number of processes may write. The file lies below `_attempts/`, which Spark and
+             Arrow skip when they read the tier as a table
+    commit   names the files in the manifest, in one compare-and-set: readers use them from then on.
+             Then moves them out of `_attempts/`; readers look in both places
+    release  moves the ledgers from the segments to the manifest's `doomed`, in one compare-and-set;
+             then deletes them
 
-A crash between any two of these leaves every record readable, and doing all of it again goes on
-where it ended. A file that the manifest does not name is an *orphan* once its segment has another
-one or has left the log: both are for ever, so that `gc` can take nothing from an attempt that is
-still under way.
+A crash between two steps leaves every record readable. A repetition continues after the last
+complete step.
 
-A trimmed segment's file goes as its ledger does: off the manifest first, then deleted.
+A file that the manifest does not name is an *orphan* once its segment has another file or has left
+the log. Both conditions last forever, so `gc` never deletes a file of an attempt under way.
+
+The file of a trimmed segment is deleted like a ledger: first removed from the manifest, then
+deleted.
 """
 
 from __future__ import annotations
@@ -67,14 +68,14 @@ T = TypeVar("T")
 TOKEN_BITS: Final = 32
 
 _HALF_A_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
-"""`s3:/bucket`, `file:/cold`: taken for a path it would be a directory below the present one."""
+"""`s3:/bucket`, `file:/cold`: as a path this would be a directory below the working directory."""
 
 
 def target_uri(target: str) -> str:
-    """Return the URI of a directory for cold segments; a path means this machine's disk.
+    """Return the URI of a directory for cold segments; a path is on this machine's disk.
 
-    Raises `ConfigurationError` for what is neither, and for a URI with a password in it, which
-    would lie open in the manifest.
+    Raises `ConfigurationError` for any other text, and for a URI with a password: the manifest
+    would show the password.
     """
     target = as_arrow(target)
     scheme, mark, _ = target.partition("://")
@@ -87,7 +88,7 @@ def target_uri(target: str) -> str:
             return Path(target).expanduser().resolve().as_uri()
         password = urlsplit(target).password
     except (ValueError, RuntimeError):
-        shown = f"{scheme}://…" if mark else repr(target)  # there may be a password in it
+        shown = f"{scheme}://…" if mark else repr(target)  # hides a password
         raise ConfigurationError(
             f"cold segments cannot be in {shown}: expected a URI or a path"
         ) from None
@@ -108,14 +109,24 @@ class Offload:
         self._rng = rng
 
     async def begin(self, target: str) -> tuple[str, list[Segment]]:
-        """Return the log's tier below a directory, and the segments that could move there.
+        """Return the log's tier below a directory, and the segments that can move there.
 
-        `target` is a URI as pyarrow's file systems know them (`file:///…`, `s3://bucket/…`,
-        `gs://…`, `hdfs://…`), or a path. A place is recorded only after a small file was written,
-        read back and removed there: what is recorded must be visited by every deletion. From now on
-        programs that know nothing of cold segments refuse the log. Raises `NoSuchLogError`,
-        `ColdTierError`, and `ConfigurationError`, also for a place with files of this log that its
-        manifest does not know of: it was rebuilt, and they may be all that is left of some records.
+        Every deletion visits a recorded tier. So the tier is recorded only after a small file was
+        written there, read back and removed. From now on programs without support for cold segments
+        refuse the log.
+
+        Args:
+            target: a URI of pyarrow's file systems (`file:///…`, `s3://bucket/…`, `gs://…`,
+                `hdfs://…`), or a path.
+
+        Returns:
+            The tier's URI, and the closed segments that are not in a file.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+            ColdTierError: the file system does not answer.
+            ConfigurationError: the target cannot be used; or it has files of this log that its
+                manifest does not name. After a rebuild they may be the only copies of records.
         """
         uri = target_uri(target)
         door(uri).locate(uri)
@@ -124,8 +135,8 @@ class Offload:
         tier = tier_of(uri, seen.log_id)
         if tier not in seen.tiers:
             await asyncio.to_thread(door(uri).probe, tier)
-        # Listed before the manifest is read for the edit: whoever has written since was quicker to
-        # name the tier.
+        # Files are listed before the manifest is read for the edit. A process that has written a
+        # file since then has named the tier first.
         found = set.union(*await asyncio.to_thread(door(uri).list_files, tier, seen.log_id))
 
         def change(manifest: LogManifest) -> LogManifest:
@@ -146,11 +157,11 @@ class Offload:
         return tier, moved
 
     async def write(self, segment: Segment, tier: str, *, password: bytes = b"") -> ColdFile:
-        """Write a segment into a file, verify that by reading it, and return what to commit.
+        """Write a segment into a file, verify the file by reading it, and return it for `commit`.
 
-        Nothing of the log changes. After an error or a cancellation the file is removed if that is
-        possible. Raises what reading the segment does, `ColdTierError`, and `CorruptStorageError`
-        when the file does not give back what was written.
+        The log does not change. After an error or a cancellation the file is removed if possible.
+        Raises the errors of reading the segment, `ColdTierError`, and `CorruptStorageError` if the
+        file differs from the segment.
         """
         assert segment.last_entry is not None, "an open segment cannot move"
         manifest, _ = await self._record.read()
@@ -190,7 +201,7 @@ class Offload:
     async def _copy(
         self, segment: Segment, password: bytes, take: Callable[[list[Entry]], None]
     ) -> None:
-        """Have `take` get every entry of a segment, in a thread. The segment must be whole."""
+        """Pass every entry of a segment to `take`, in a thread. A gap is an error."""
         reader = await open_segment(
             self._segments,
             segment,
@@ -206,10 +217,10 @@ class Offload:
             await reader.close()
 
     async def commit(self, files: Mapping[int, ColdFile]) -> LogManifest:
-        """Have the manifest name files, by segment number; whatever else was written meanwhile wins
-        over them. Files that came too late are deleted. May be repeated.
+        """Name files in the manifest, by segment number.
 
-        Raises `NoSuchLogError`, and the store's errors.
+        If a segment has a file already, it keeps that file, and the later file is deleted. The call
+        may be repeated. Raises `NoSuchLogError`, and the store's errors.
         """
 
         def move(segment: Segment) -> Segment:
@@ -234,16 +245,16 @@ class Offload:
         return manifest
 
     async def find(self, numbers: Iterable[int]) -> list[Segment]:
-        """Return the segments of some numbers that are left now. Raises `NoSuchLogError`."""
+        """Return the segments with these numbers that still exist. Raises `NoSuchLogError`."""
         manifest, _ = await self._record.read()
         return await self._record.ask(manifest, lambda now: _numbered(now, numbers))
 
     async def release(self) -> LogManifest:
-        """Give up the ledgers of all segments that are in files: doom them, then delete them.
+        """Delete the ledgers of all segments that are in files; first move them to `doomed`.
 
-        Each file is in its place before, and as large as it was: the ledger of a file that is away
-        stays, and readers go on with it. Raises `NoSuchLogError`, `ColdTierError`, also for a file
-        that is away, when all other ledgers are given up.
+        A ledger is deleted only if the file exists and has its size. Otherwise the ledger stays,
+        and readers use it. Raises `NoSuchLogError` and `ColdTierError`. For a missing file
+        `ColdTierError` is raised after all other ledgers are deleted.
         """
         away: list[Segment] = []
         manifest, _ = await self._record.read()
@@ -266,7 +277,7 @@ class Offload:
         return manifest
 
     async def _release(self, held: Sequence[Segment], away: list[Segment]) -> LogManifest:
-        """Give up the ledgers of some segments and delete them; note those whose file is away."""
+        """Delete the ledgers of some segments; add the segments without their file to `away`."""
         files = [each.cold for each in held if each.cold]
         await self._settle(files)
         there = {each for each in files if await _is_there(each)}
@@ -288,10 +299,10 @@ class Offload:
         return await delete_doomed(self._segments, await self._edit(change), self._edit)
 
     async def gc(self) -> Sequence[str]:
-        """Delete files that no manifest names, nor ever will, and return their URIs.
+        """Delete orphans, and whatever a trim could not delete; return the URIs of the orphans.
 
-        Also what a trim could not delete. A tier that fails does not keep the others from being
-        cleaned. Raises `NoSuchLogError`, `ColdTierError`, `ConfigurationError`.
+        The other tiers are cleaned if one fails. Raises `NoSuchLogError`, and the first
+        `ColdTierError` or `ConfigurationError` after that.
         """
         manifest, _ = await self._record.read()
         orphans: list[str] = []
@@ -310,7 +321,7 @@ class Offload:
         seen, _ = await self._record.read()
         await asyncio.to_thread(door(tier).delete_probes, tier, seen.log_id)
         placed, attempts = await asyncio.to_thread(door(tier).list_files, tier, seen.log_id)
-        # Read after the files were listed: what it says of their segments stays so.
+        # The manifest is read after the files were listed: orphans in it stay orphans.
         manifest, _ = await self._record.read()
         names = sorted(placed | attempts)
         orphans = [
@@ -326,12 +337,12 @@ class Offload:
         return orphans
 
     async def _settle(self, files: Iterable[ColdFile]) -> None:
-        """Move files that the manifest names out of the attempts, where Spark does not see them."""
+        """Move files that the manifest names out of `_attempts/`, where Spark does not see them."""
         for file in files:
             await asyncio.to_thread(door(file.tier).settle, file, log_id_of(file.uri))
 
     async def _delete(self, uris: Iterable[str]) -> None:
-        """Delete files that this program wrote or found; each lies in the directory of its log."""
+        """Delete files, each in the directory of its log."""
         for uri in sorted(uris):
             await asyncio.to_thread(door(uri).delete_file, uri, log_id_of(uri))
 
@@ -348,10 +359,9 @@ class Offload:
 
 
 async def gc_each(offloads: Iterable[Offload]) -> list[str]:
-    """Clean the tiers of logs one by one; one that fails does not keep the others from it.
+    """Clean the tiers of all logs, also if one fails. Return the URIs of the deleted files.
 
-    Returns the URIs of all files that were deleted. Raises the first `ColdTierError` or
-    `ConfigurationError`, after all others are cleaned.
+    Raises the first `ColdTierError` or `ConfigurationError` after all other logs are cleaned.
     """
     orphans: list[str] = []
     failures: list[QuireError] = []
@@ -373,17 +383,16 @@ async def _is_there(file: ColdFile) -> bool:
 
 
 def _check_stays(manifest: LogManifest) -> None:
-    """Raise for a log that is being deleted, whose tiers may be gone already."""
+    """Raise `NoSuchLogError` for a log that is being deleted: its tiers may be deleted."""
     if manifest.retired:
         raise NoSuchLogError(manifest.name)
 
 
 def is_orphan(manifest: LogManifest, name: str) -> bool:
-    """True when a file is not, and can never be, named by the manifest, whatever its tier. Pure.
-    Raises `PagesNeededError`.
+    """Return whether the manifest does not name a file, and never will. Pure.
 
-    Two tiers may be one directory, by a link or in another spelling. Names alone keep attempts
-    apart.
+    The file's tier is ignored: two tiers may be the same directory, by a link or in another
+    spelling, and the names of attempts differ everywhere. Raises `PagesNeededError`.
     """
     number = segment_of(name)
     if number is None or number >= manifest.next_segment:

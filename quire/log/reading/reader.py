@@ -2,16 +2,17 @@
 
     manifest → segment of `position` → its entries → … → closed and drained → the next, at entry 0
 
-The position is the whole state. After an error or a cancellation, the next call starts from it, and
-so does a reader made tomorrow. Rules:
+The position is the whole state. After an error or a cancellation the next call starts from it. A
+reader that another process opens at the position starts there, too. Rules:
 
-  * A reader leaves a segment only when its ledger is closed and every entry of it was delivered.
-    The existence of another segment proves nothing.
-  * Offsets have no gaps; a batch that does not continue the one before is an error.
-  * An unreadable record is an error that names the cause: trimmed, replaced, deleted, damaged, out
-    of reach.
+  * A reader leaves a segment only when its ledger is closed and every entry was delivered. That
+    another segment exists does not show it.
+  * Offsets have no gaps. A batch that does not continue the batch before is an error.
+  * An unreadable record is an error that names the cause: trimmed, replaced, deleted, damaged or
+    out of reach.
 
-A reader never fences, and writes nothing anywhere.
+A reader never fences a ledger and never writes. Not here: the start of a reader (`seek`, `start`),
+the search for gaps (`gaps`), one segment (`segment_reader`).
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ from quire.log.records.position import BEGINNING, Position, Record
 from quire.log.segment_store.port import SegmentStore
 
 RETRY_SECONDS: Final = 10.0
-"""How long a reader that does not follow tries to reach metadata and bookies."""
+"""A reader that does not follow retries metadata and bookies for this long."""
 
 ROLL_SECONDS: Final = 5.0
-"""How long a reader that does not follow waits for a roll under way to be finished."""
+"""A reader that does not follow waits this long for a roll under way."""
 
 
 class LogReader(Handle):
@@ -212,7 +213,7 @@ class LogReader(Handle):
         async with self._reading:
             if not self._closed:
                 try:
-                    async with time_limit(None) as self._cut:  # `close` makes it now
+                    async with time_limit(None) as self._cut:  # `close` ends it at once
                         return await self._find_batch()
                 except TimeoutError:
                     if not self._closed:
@@ -233,8 +234,9 @@ class LogReader(Handle):
             raise
 
     def _take(self, found: Found) -> RecordBatch | None:
-        """Report a gap, then move the position after the gap and after the batch. Nothing here
-        waits, so a cancellation leaves either all three steps done or none.
+        """Report a gap, then move the position past the gap and past the batch.
+
+        The three steps are atomic under cancellation, because the method does not wait.
         """
         course, gap = self._course, found.gap
         if gap is not None:
@@ -249,7 +251,7 @@ class LogReader(Handle):
         return batch if len(batch) else None
 
     async def _look(self) -> Found | None:
-        """Find the next part. None at the end of a log that is not followed."""
+        """Find the next batch or gap. None at the end of a log that is not followed."""
         while True:
             try:
                 segment = self._segment.segment if self._segment else await self._enter()
@@ -271,7 +273,7 @@ class LogReader(Handle):
                 missing = await self._manifests.find_missing(error)
                 if missing is not None:
                     if isinstance(error, ColdFileMissingError):
-                        raise  # it may be there, where its place is mounted
+                        raise  # the file may exist: its file system is not mounted here
                     self._check_passable(missing)
                     if missing.number == self._course.next.segment:
                         return all_of(missing, self._course.next, error)
@@ -281,9 +283,10 @@ class LogReader(Handle):
                     raise
 
     async def _look_into(self, segment: Segment) -> Found | None:
-        """Find the next part in a segment, None at its end, or at the last confirmed record.
+        """Find the next batch or gap in a segment.
 
-        Raises `NoSuchLedgerError` when the ledger is not where the manifest said.
+        Returns None at the segment's end, or after its last confirmed record. Raises
+        `NoSuchLedgerError` if the ledger is not where the manifest said.
         """
         try:
             reader = self._segment or await self._open(segment)
@@ -304,7 +307,7 @@ class LogReader(Handle):
         return Found(segment, RecordBatch(segment.number, found[0], 0, found[1]))
 
     def _check_passable(self, segment: Segment) -> None:
-        """Called while an error is handled: raise it, unless gaps in this segment are passed."""
+        """Raise the error being handled, unless the reader passes gaps in this segment."""
         if self._on_gap is None or segment.end is None:
             raise
 
@@ -327,7 +330,7 @@ class LogReader(Handle):
             except MissingPageError:
                 if version == missing:
                     raise
-                missing = version  # it is lost, or the manifest has changed
+                missing = version  # the page is lost, or the manifest has changed
                 continue
             if segment is not None:
                 self._seen = manifest
@@ -345,8 +348,9 @@ class LogReader(Handle):
         return segment
 
     async def _known(self) -> Segment | None:
-        """Return the segment to read next if the manifest that was read last says how it ends: that
-        never changes. None otherwise.
+        """Return the segment to read next, if the last manifest read says how it ends.
+
+        The end of a segment never changes, so the manifest is not read again. None otherwise.
         """
         seen, here = self._seen, self._course.next
         if seen is None or self._start is not None or here < seen.trimmed_to:
@@ -358,7 +362,7 @@ class LogReader(Handle):
         return found if found is not None and found.end is not None else None
 
     async def _find_segment(self, manifest: LogManifest) -> Segment | None:
-        """Return the segment to read next by a manifest just read, None at its end."""
+        """Return the segment to read next by this manifest, None at its end."""
         await self._begin(manifest)
         await self._check_trimmed(manifest)
         return await segment_from(manifest, self._course.next.segment)
@@ -393,7 +397,7 @@ class LogReader(Handle):
             return
         if asked == BEGINNING:
             self._course.next = manifest.first_position
-            return  # again, if it is trimmed before anything was read
+            return  # keeps the request: the log may be trimmed before the first record
         self._course.begin(*await self._seek(manifest, asked))
         self._start = None
 
@@ -405,7 +409,7 @@ class LogReader(Handle):
         try:
             return await be_patient(seek, self._rng)
         except MissingPageError:
-            raise  # it says nothing about records
+            raise  # a missing page does not prove that records are lost
         except LOST as error:
             has_moved = isinstance(error, NoSuchLedgerError) and (
                 await self._manifests.find_missing(error) is None
@@ -431,14 +435,13 @@ class LogReader(Handle):
         raise PositionTrimmedError(self.name, str(here), str(manifest.first_position))
 
     async def _roll_ends(self, segment: Segment) -> bool:
-        """Whether an open segment that the leader no longer writes gets sealed in time.
+        """Return whether the leader has left an open segment, and seals it in time.
 
-        Raises `NoSuchLedgerError` also when the next segment stayed empty and a takeover dropped
-        it.
+        Raises `NoSuchLedgerError` also if the next segment stayed empty and a takeover dropped it.
         """
         manifest, version = await self._manifests.read()
         if manifest.levels and segment.number < manifest.rows[0].number:
-            return True  # what is in a page is sealed
+            return True  # segments in pages are sealed
         later = manifest.segment_from(segment.number + 1)
         now = manifest.segment_from(segment.number)
         if now is None or now.end is not None or now.number != segment.number:

@@ -1,7 +1,7 @@
-"""Where a segment's entries come from: its ledger, or the file it was offloaded to.
+"""The source of a segment's entries: its ledger, or the file that it was offloaded to.
 
-Readers of segments look no further than this. What reads files needs pyarrow, and is only imported
-when a segment lies in one.
+Readers of segments use both in the same way. The modules that read files need pyarrow, so they are
+imported only for a segment in a file.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ async def open_source(
     base: Base | None,
     password: bytes,
 ) -> SegmentSource:
-    """Open what holds a segment's entries, without disturbing its writer.
+    """Open the source of a segment's entries, without disturbing its writer.
 
-    A file that is missing is not a loss as long as bookies keep the ledger: that is opened then.
-    Raises the ledger's errors, and for a file `MissingExtraError` where pyarrow is missing,
-    `ColdFileMissingError`, `CorruptStorageError`, `ColdTierError`.
+    If the file is missing and bookies still keep the ledger, the ledger is opened. Raises the
+    ledger's errors. For a file also raises `MissingExtraError` (pyarrow is not installed),
+    `ColdFileMissingError`, `CorruptStorageError` and `ColdTierError`.
     """
     if cold is None:
         return await segments.open(ledger, password=password)
@@ -48,7 +48,7 @@ async def open_source(
     except ColdFileMissingError:
         if cold.alone:
             raise
-        _log.warning("%s is missing: ledger %d, which bookies keep, is read", cold.uri, ledger)
+        _log.warning("%s is missing: reading ledger %d from the bookies", cold.uri, ledger)
         return await segments.open(ledger, password=password)
 
 

@@ -211,7 +211,7 @@ def test_a_local_file_that_is_away_is_an_error_only_without_its_ledger(
                     await client.read()
                 return
             assert await client.read() == records
-            assert "which bookies keep, is read" in caplog.text
+            assert "from the bookies" in caplog.text
             with pytest.raises(ColdTierError, match="put the file back"):
                 await client.logs.offload(NAME).release()
             hot = [each.number for each in (await client.manifest()).segments if each.is_hot]
