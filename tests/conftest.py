@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,7 +28,9 @@ MARKS: Final = {
         "acceptance",
         "bench",
         "cli/test_completion.py",
+        "cli/test_descriptors.py",
         "cli/test_exits.py",
+        "cli/test_launcher.py",
         "cli/test_reading.py",
         "cli/test_streams.py",
         "cluster",
@@ -45,22 +49,28 @@ MARKS: Final = {
         "spec/test_files.py",
         "spec/test_log_model.py",
         "spec/test_model.py",
+        "storage/entries/test_listing.py",
         "storage/entries/test_read_path.py",
         "storage/entries/test_reserve.py",
+        "storage/identity",
+        "storage/maintenance/test_collection_process.py",
+        "storage/maintenance/test_compaction.py",
+        "storage/maintenance/test_full_collection.py",
+        "storage/serving",
         "storage/test_crash_images.py",
         "storage/test_crash_points.py",
         "storage/test_full_disk.py",
         "storage/test_fuzz.py",
         "storage/test_server.py",
-        "storage/identity",
-        "storage/maintenance/test_collection_process.py",
-        "storage/maintenance/test_compaction.py",
-        "storage/serving",
+        "sync/test_exit.py",
+        "sync/test_forks.py",
         "test_cancellation.py",
         "test_client.py",
+        "test_extras.py",
         "test_language.py",
         "test_readme.py",
         "test_records.py",
+        "test_unknown_fields.py",
         "testing/test_page.py",
         "testing/test_plugin.py",
         "tutorial",
@@ -71,7 +81,11 @@ MARKS: Final = {
     ),
     "root": ("netns",),
 }
-"""Marks by place, so that no file can forget its own. A test of ZooKeeper is marked by its name."""
+"""Marks by place, so that no file can forget its own. A test of ZooKeeper is marked by its name.
+
+The quick tests may use 75 seconds of processors. A test with many seeds marks all but the first few
+as slow (tests/support/seeds.py).
+"""
 
 # As quire does it, for those tests that import gRPC before quire.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -80,6 +94,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ["XDG_CONFIG_HOME"] = str(TESTS / "no-configuration")
 
 settings.register_profile("quire", deadline=None, print_blob=True)
+settings.register_profile("quick", settings.get_profile("quire"), max_examples=25)
 settings.load_profile("quire")
 
 # What is ignored is inherited by every process that is started; what is handled is not.
@@ -89,13 +104,39 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Try a quarter of the examples where slow tests are left out."""
+    if "slow" in left_out(config):
+        settings.load_profile("quick")
+
+
+def left_out(config: pytest.Config) -> list[str]:
+    """The marks whose tests the expression after `-m` leaves out in any case."""
+    expression = config.option.markexpr
+    return [] if re.search(r"\bor\b|[()]", expression) else re.findall(r"\bnot (\w+)", expression)
+
+
+def marks_of(place: str) -> Iterator[str]:
+    """The marks that a file or a directory of tests has by its place."""
+    for mark, places in MARKS.items():
+        if any(place == each or place.startswith(f"{each}/") for each in places):
+            yield mark
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import files all of whose tests the expression after `-m` leaves out."""
+    if TESTS not in collection_path.parents:
+        return None
+    place = collection_path.relative_to(TESTS).as_posix()
+    return True if set(marks_of(place)) & set(left_out(config)) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test by the place where it stands."""
     for item in items:
         place = item.path.relative_to(TESTS).as_posix() if TESTS in item.path.parents else ""
-        for mark, places in MARKS.items():
-            if any(place == each or place.startswith(f"{each}/") for each in places):
-                item.add_marker(mark)
+        for mark in marks_of(place):
+            item.add_marker(mark)
         subject = getattr(item, "callspec", None) and item.name.partition("[")[2]
         if place.startswith(("contract/", "election/")) and subject and "memory" not in subject:
             item.add_marker("slow")  # a port over a disk, a file or a connection

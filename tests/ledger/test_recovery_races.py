@@ -16,6 +16,7 @@ from quire.ledger.quorum import Replication
 from tests.ledger.recovering import after_calls, scenario
 from tests.support.memory_cluster import Hook, MemoryCluster, down, hung, slowly
 from tests.support.planted_ledger import PlantedLedger
+from tests.support.seeds import seeds
 
 # --- others who change metadata meanwhile ---------------------------------------------------
 
@@ -114,7 +115,7 @@ def test_a_closed_ledger_is_left_alone() -> None:
 # --- several recoveries, and recoveries that die --------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(1, 16))
+@pytest.mark.parametrize("seed", seeds(15, first=1))
 def test_concurrent_recoveries_agree(seed: int) -> None:
     """2, 16, 17: whatever the interleaving, one end, and everything acked is in it."""
 
@@ -174,7 +175,7 @@ def test_a_recovery_that_lost_the_race_does_not_shift_what_is_announced() -> Non
     scenario(3, body)
 
 
-@pytest.mark.parametrize("seed", range(1, 17))
+@pytest.mark.parametrize("seed", seeds(16, first=1))
 def test_under_churn_nothing_acked_is_lost(seed: int) -> None:
     """21: a writer, several recoveries, bookies that fail and return, random interleavings."""
 

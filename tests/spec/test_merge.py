@@ -13,6 +13,7 @@ from tests.spec.events import Event, Kind
 from tests.spec.merge import Line, merge
 from tests.spec.test_trace import SHAPE, WRONG, Trace, changed, recovered
 from tests.spec.trace import judge
+from tests.support.seeds import seeds
 
 RECORD = frozenset({Kind.OPENED, Kind.RECOVERING, Kind.CLOSED, Kind.DELETED})
 WRITER = frozenset({Kind.CONFIRMED, Kind.FROZEN, Kind.THAWED})
@@ -80,7 +81,7 @@ def test_who_is_stuck_says_where_and_for_what() -> None:
     assert "b0 did not deny 3" in str(recovery)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_a_simulated_run_is_accepted_process_by_process(seed: int) -> None:
     result = run_seed(seed, workload_of(seed), events=True)
     assert bool(result.traces) == (result.workload != "pages"), "manifests alone have no ledgers"

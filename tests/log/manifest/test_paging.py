@@ -18,6 +18,7 @@ from quire.log.manifest.page_tree import Border, Place, below
 from quire.log.manifest.pages_at_hand import Walk
 from tests.log.manifest.paging import LOG_ID, Pair, Shelf, page_rows
 from tests.support.log_cluster import run
+from tests.support.seeds import seeds
 
 FIELDS = (
     *("epoch", "next_segment", "first_offset", "trimmed_to", "trimmed_transaction"),
@@ -63,7 +64,7 @@ def all_doomed(paged: LogManifest, shelf: Shelf) -> tuple[set[int], set[str]]:
     return {*paged.doomed, *(each.ledger for each in rows if each.is_hot)}, files
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40, 6))
 def test_a_paged_manifest_is_the_plain_one(seed: int) -> None:
     with page_rows(2 + seed % 3):
         pair = Pair(seed)

@@ -24,6 +24,7 @@ from quire.log.records.producers import ProducerSequence
 from tests.support.interrupted import at_wait
 from tests.support.log_cluster import NAME, LogCluster, append_all, numbered, run
 from tests.support.memory_cluster import down
+from tests.support.seeds import seeds
 
 WAITS_MAX = 400
 
@@ -276,7 +277,7 @@ def overtaken(wait: int, seed: int) -> bool:
     return bool(trimming)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3, 1))
 def test_who_looks_for_a_place_in_a_log_that_is_trimmed_meanwhile_looks_again(seed: int) -> None:
     """Found by the simulator: the ledger that had just gone was an error."""
     waits = 0
