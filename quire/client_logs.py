@@ -390,7 +390,7 @@ class LogClient(LedgerClient):
 
         Args:
             name: the log's name.
-            options: values by name, as text: `{"retention_seconds": "604800"}`. `quire log set
+            options: values by name, as text: `{"retention_seconds": "7d"}`. `quire log set
                 --help` lists the names. Other options keep their values. The value "" removes an
                 option.
 

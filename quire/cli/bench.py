@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import click
 
 from quire.bench import Figures, LogReport, Report, measure, measure_logs
 from quire.bench.suite import STEPS
+from quire.cli.durations import Duration
 from quire.cli.output import Value, note, print_fields, print_json, print_table, progress
 from quire.cli.settings import Settings, run, with_settings
 
@@ -40,20 +40,14 @@ def collecting_rarely() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _finite(context: click.Context, parameter: click.Parameter, value: float) -> float:
-    if not math.isfinite(value):
-        raise click.BadParameter(f"{value} seconds is not a finite duration")
-    return value
-
-
 @click.command(short_help="Measure throughput and latency on this machine.")
 @click.argument("what", type=click.Choice(["appends", "log"]), default="appends")
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=0.1),
-    callback=_finite,
-    default=5.0,
+    type=Duration(least=0.1),
+    default="5s",
     show_default=True,
+    metavar="DURATION",
     help="Duration of each workload.",
 )
 @click.option(
@@ -76,7 +70,7 @@ def bench(settings: Settings, what: str, seconds: float, data: Path) -> None:
 
     \b
     Example:
-      quire bench --seconds 5 --json
+      quire bench --seconds 10s --json
       quire bench log
     """
     data.mkdir(parents=True, exist_ok=True)

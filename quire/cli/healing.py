@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import click
 
+from quire.cli.durations import Duration
 from quire.cli.healing_switch import go, pause, resume, status
 from quire.cli.metadata import opened
 from quire.cli.output import note, print_json, print_table, progress_of
@@ -52,10 +53,10 @@ async def _reached(settings: Settings) -> AsyncIterator[Healing]:
 @click.option("--dry-run", is_flag=True, help="Print the copies to be made, and change nothing.")
 @click.option(
     "--patience",
-    type=click.FloatRange(min=1.0),
-    default=120.0,
+    type=Duration(least=1.0),
+    default="2m",
     show_default=True,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="Leave a bookie to it when it finishes none of its ledgers for so long.",
 )
 @with_settings

@@ -9,11 +9,12 @@ from typing import Final
 
 import click
 
+from quire.cli.durations import Duration
 from quire.cli.metadata import opened
 from quire.cli.output import Value, note, print_json, print_table
 from quire.cli.settings import Settings, run, with_settings
 from quire.client import Client
-from quire.errors import ConfigurationError, CorruptRecordError, NoSuchNodeError
+from quire.errors import CorruptRecordError, NoSuchNodeError
 from quire.healing.facts import gather_facts
 from quire.healing.state import LOST_SECONDS, BookieFacts, State, silent_seconds
 from quire.healing.summary import State as Auditing
@@ -32,32 +33,11 @@ from quire.metastore.cluster import read_cluster
 from quire.metastore.store import MetadataStore
 from quire.metastore.zookeeper_probe import ServerStatus, probe
 from quire.metastore.zookeeper_uri import parse_uri
-from quire.units import parse_seconds
 
 EXIT_CODES: Final = {Severity.OK: 0, Severity.WARNING: 10, Severity.CRITICAL: 11}
 """Beside the codes of errors, so that a script tells a sick cluster from one out of reach."""
 
 NO_BOOKIES: Final = "The cluster has no bookies: `quire bookie format` makes one."
-
-
-class Duration(click.ParamType[float]):
-    """A duration as `10m` or `1h30m`, in seconds."""
-
-    name = "duration"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the seconds."""
-        if isinstance(value, float):
-            return value
-        try:
-            seconds = parse_seconds(str(value))
-        except ConfigurationError as error:
-            self.fail(str(error), param, ctx)
-        if not 0 <= seconds <= 1e9:
-            self.fail(f"{value!r} is not a duration from 0 to 1e9 seconds", param, ctx)
-        return seconds
 
 
 lost_after_option = click.option(

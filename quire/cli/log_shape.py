@@ -24,7 +24,7 @@ def create(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
 
     \b
     Example:
-      quire log create orders replication=5/4/3 retention_seconds=604800
+      quire log create orders replication=5/4/3 retention_seconds=7d
     """
     parsed = dict(_assignment(each) for each in assignments)
     run(lambda: _create(settings, name, parsed))
@@ -189,12 +189,12 @@ def set_(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
     (from the next segment on), roll_bytes, roll_entries, roll_seconds, batch_bytes,
     batch_records, compression (none, zstd, lz4), retention_seconds, retention_bytes,
     retention_cursors (true: retention waits for the slowest cursor), producers_max,
-    producers_seconds, jobs_max and jobs_seconds. Other options stay as they are; an option
-    without a value is removed.
+    producers_seconds, jobs_max and jobs_seconds. Durations and sizes take units: 7d, 64MiB.
+    Other options stay as they are; an option without a value is removed.
 
     \b
     Examples:
-      quire log set orders retention_seconds=604800 compression=zstd
+      quire log set orders retention_seconds=7d roll_bytes=64MiB compression=zstd
       quire log set orders replication=5/4/3 compression=
     """
     parsed = dict(_assignment(each) for each in assignments)

@@ -16,7 +16,7 @@ from typing import Final
 
 import click
 
-from quire.cli.health import Duration
+from quire.cli.durations import Duration
 from quire.cli.metadata import opened
 from quire.cli.output import Value, note, print_json, progress
 from quire.cli.settings import Settings, run, with_settings

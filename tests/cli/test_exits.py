@@ -107,7 +107,7 @@ def test_a_command_that_a_signal_ends_is_told_as_a_shell_tells_it() -> None:
 def test_a_benchmark_without_end_is_wrong_usage(seconds: str) -> None:
     done = quire("bench", "--seconds", seconds)
     assert done.code == 2
-    assert f"{seconds} seconds is not a finite duration" in done.err
+    assert f"'{seconds}' is not a duration" in done.err
 
 
 @pytest.mark.parametrize("job", ["replay", "offload"])

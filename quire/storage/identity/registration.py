@@ -109,6 +109,8 @@ class Registration:
                         await self._check_identity()
                     address, version = await self._claim(session)
                     self._pauses.reset()
+                    if not self._was_registered:
+                        _log.info("bookie %s serves at %s", self._bookie_id, address.address)
                     self._was_registered = self.is_registered = True
                     if on_ready is not None:
                         on_ready(address)

@@ -99,6 +99,18 @@ def test_a_bookie_is_registered_while_it_serves() -> None:
     asyncio.run(main())
 
 
+def test_the_log_says_once_that_the_bookie_serves(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        caplog.set_level("INFO")
+        bench = Bench()
+        async with kept(bench):
+            bench.store.sessions[0].expire()
+            await bench.registered(lambda address: len(bench.store.sessions) > 1)
+        assert caplog.text.count(f"bookie b1 serves at {HERE.address}") == 1
+
+    virtually(main)
+
+
 def test_the_record_follows_whether_the_bookie_is_writable(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
