@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -506,6 +507,31 @@ def test_the_exceptions_to_the_owner_rule_are_needed() -> None:
             for node in ast.walk(tree(path))
         )
         assert starts, f"{place} starts no task any more: take it off the list"
+
+
+TWICE = {
+    *("Event", "Finding", "Job", "Labels", "LedgerState", "Opening", "Part", "Place", "Record"),
+    *("Role", "Row", "Segment", "Slice", "Stage", "Standing", "State", "Stretch", "Summary"),
+    *("Verdict", "Snapshot"),
+}
+"""Names that two classes still have. A name may leave this list and never come back."""
+
+
+def class_names() -> Counter[str]:
+    """How many classes have a name, a leading underscore apart."""
+    return Counter(
+        node.name.lstrip("_")
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if not path.name.endswith(("_pb2.py", "_pb2_grpc.py"))
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef)
+    )
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    """A reader who searches for a name finds one class (STYLE.md, code, rule 1)."""
+    twins = {name for name, count in class_names().items() if count > 1}
+    assert twins <= TWICE, f"used twice: {sorted(twins - TWICE)}: rename the private class"
 
 
 PAUSES = re.compile(r"\*\*|min\(2 \*")

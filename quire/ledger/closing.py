@@ -24,7 +24,7 @@ from quire.entry import LedgerId
 from quire.errors import HandleClosedError
 
 
-class Stage(StrEnum):
+class ClosingStage(StrEnum):
     """How far the close of a ledger is, for its writer."""
 
     OPEN = "open"
@@ -34,7 +34,7 @@ class Stage(StrEnum):
     ABANDONED = "abandoned"
 
 
-class Event(StrEnum):
+class ClosingEvent(StrEnum):
     """What happens to a close."""
 
     BEGIN = "begin"
@@ -42,18 +42,18 @@ class Event(StrEnum):
     ABANDON = "abandon"
 
 
-TRANSITIONS: Final[dict[tuple[Stage, Event], Stage]] = {
-    (Stage.OPEN, Event.BEGIN): Stage.CLOSING,
-    (Stage.OPEN, Event.ABANDON): Stage.ABANDONED,
-    (Stage.CLOSING, Event.BEGIN): Stage.CLOSING,
-    (Stage.CLOSING, Event.FINISH): Stage.CLOSED,
-    (Stage.CLOSING, Event.ABANDON): Stage.ABANDONED,
-    (Stage.CLOSED, Event.BEGIN): Stage.CLOSED,
-    (Stage.CLOSED, Event.ABANDON): Stage.CLOSED,
-    (Stage.ABANDONED, Event.BEGIN): Stage.ABANDONED,
-    (Stage.ABANDONED, Event.ABANDON): Stage.ABANDONED,
+TRANSITIONS: Final[dict[tuple[ClosingStage, ClosingEvent], ClosingStage]] = {
+    (ClosingStage.OPEN, ClosingEvent.BEGIN): ClosingStage.CLOSING,
+    (ClosingStage.OPEN, ClosingEvent.ABANDON): ClosingStage.ABANDONED,
+    (ClosingStage.CLOSING, ClosingEvent.BEGIN): ClosingStage.CLOSING,
+    (ClosingStage.CLOSING, ClosingEvent.FINISH): ClosingStage.CLOSED,
+    (ClosingStage.CLOSING, ClosingEvent.ABANDON): ClosingStage.ABANDONED,
+    (ClosingStage.CLOSED, ClosingEvent.BEGIN): ClosingStage.CLOSED,
+    (ClosingStage.CLOSED, ClosingEvent.ABANDON): ClosingStage.CLOSED,
+    (ClosingStage.ABANDONED, ClosingEvent.BEGIN): ClosingStage.ABANDONED,
+    (ClosingStage.ABANDONED, ClosingEvent.ABANDON): ClosingStage.ABANDONED,
     # The record was written before the task noticed that it was cancelled.
-    (Stage.ABANDONED, Event.FINISH): Stage.CLOSED,
+    (ClosingStage.ABANDONED, ClosingEvent.FINISH): ClosingStage.CLOSED,
 }
 """A missing pair is a defect of the writer."""
 
@@ -64,7 +64,7 @@ class Closing:
     __slots__ = ("_ledger", "_tasks", "_turn", "stage")
 
     def __init__(self, ledger: LedgerId, tasks: Tasks) -> None:
-        self.stage = Stage.OPEN
+        self.stage = ClosingStage.OPEN
         self._ledger = ledger
         self._tasks = tasks
         self._turn = asyncio.Lock()
@@ -72,16 +72,16 @@ class Closing:
     @property
     def is_begun(self) -> bool:
         """Whether the writer takes nothing new."""
-        return self.stage is not Stage.OPEN
+        return self.stage is not ClosingStage.OPEN
 
     @property
     def is_decided(self) -> bool:
         """Whether this writer has nothing to do for the close any more."""
-        return self.stage in (Stage.CLOSED, Stage.ABANDONED)
+        return self.stage in (ClosingStage.CLOSED, ClosingStage.ABANDONED)
 
     def abandon(self) -> None:
         """Close no more; the owner cancels its tasks. A ledger that is closed stays so."""
-        self._move(Event.ABANDON)
+        self._move(ClosingEvent.ABANDON)
 
     async def run(self, close: Callable[[], Awaitable[None]], abandon: Callable[[], None]) -> None:
         """Call `close` when no other caller is closing. Cancelling calls `abandon`.
@@ -89,14 +89,14 @@ class Closing:
         Raises `HandleClosedError` when the writer is abandoned meanwhile: the ledger may be open.
         """
         before = self.stage
-        self._move(Event.BEGIN)
+        self._move(ClosingEvent.BEGIN)
         async with self._turn:
             try:
                 await close()
             except asyncio.CancelledError:
                 abandon()
                 raise
-        if self.stage is not Stage.CLOSED and before is not Stage.ABANDONED:
+        if self.stage is not ClosingStage.CLOSED and before is not ClosingStage.ABANDONED:
             raise HandleClosedError(f"writer of ledger {self._ledger}")
 
     async def carry_out(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -104,10 +104,10 @@ class Closing:
 
         async def close() -> None:
             await work()
-            self._move(Event.FINISH)
+            self._move(ClosingEvent.FINISH)
 
         await self._tasks.run(close(), f"close of ledger {self._ledger}")
 
-    def _move(self, event: Event) -> None:
+    def _move(self, event: ClosingEvent) -> None:
         assert (self.stage, event) in TRANSITIONS, f"{event} while {self.stage}"
         self.stage = TRANSITIONS[self.stage, event]

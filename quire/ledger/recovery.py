@@ -38,9 +38,9 @@ from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.read_lac import covered_lac
 from quire.ledger.records import LedgerRecords, VersionedMetadata
 from quire.ledger.recovery_plan import (
+    EntryVerdict,
     Evidence,
     Panel,
-    Verdict,
     closing_change,
     every_bookie,
     last_ensemble,
@@ -176,9 +176,9 @@ class LedgerRecovery:
                     yield batch
                     continue
                 verdict = evidence.judge()
-                if verdict is Verdict.END:
+                if verdict is EntryVerdict.END:
                     return
-                if verdict is Verdict.FAIL:
+                if verdict is EntryVerdict.FAIL:
                     said = ", ".join(
                         f"{panel.bookies[position]} {answer}"
                         for position, answer in sorted(evidence.answers().items())
@@ -252,7 +252,7 @@ def _take_batch(evidence: Evidence) -> list[Entry]:
     """Return the entries that can be recovered now, about `RUN_BYTES_MAX` bytes of them."""
     batch: list[Entry] = []
     size = 0
-    while size < RUN_BYTES_MAX and evidence.judge() is Verdict.RECOVER:
+    while size < RUN_BYTES_MAX and evidence.judge() is EntryVerdict.RECOVER:
         batch.append(evidence.take())
         size += len(batch[-1].payload)
     return batch

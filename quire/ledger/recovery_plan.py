@@ -73,7 +73,7 @@ def every_bookie(metadata: LedgerMetadata, cluster: Iterable[BookieId]) -> Panel
     return Panel(Replication(count, count, metadata.replication.ack_quorum), bookies)
 
 
-class Verdict(StrEnum):
+class EntryVerdict(StrEnum):
     """The conclusion from the answers so far about one entry."""
 
     RECOVER = "recover"
@@ -84,16 +84,16 @@ class Verdict(StrEnum):
 
 def judge(
     replication: Replication, entry: EntryId, answers: Mapping[int, Answer | None]
-) -> Verdict:
+) -> EntryVerdict:
     """Return the verdict on an entry (P2). `answers` maps positions to answers; others are
     awaited.
     """
     said = [answers.get(position) for position in replication.write_set(entry)]
     if Answer.OK in said:
-        return Verdict.RECOVER
+        return EntryVerdict.RECOVER
     if said.count(Answer.ABSENT) >= replication.coverage:
-        return Verdict.END
-    return Verdict.UNDECIDED if None in said else Verdict.FAIL
+        return EntryVerdict.END
+    return EntryVerdict.UNDECIDED if None in said else EntryVerdict.FAIL
 
 
 def start_of_recovery(
@@ -149,10 +149,10 @@ class Evidence:
             position: self._answer(position) for position in self._replication.write_set(self.next)
         }
 
-    def judge(self) -> Verdict:
+    def judge(self) -> EntryVerdict:
         """Return the verdict on `next`."""
         if self.next in self._found:
-            return Verdict.RECOVER
+            return EntryVerdict.RECOVER
         return judge(self._replication, self.next, self.answers())
 
     def unanswered(self) -> list[int]:

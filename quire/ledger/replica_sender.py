@@ -81,7 +81,7 @@ class SenderContext:
 
 
 @dataclass(slots=True, eq=False)
-class _Run:
+class _SentRun:
     through: EntryId
     data: bytes
     started: float
@@ -121,7 +121,7 @@ class ReplicaSender:
         self.retry_at = 0.0
         """Loop time when the owner revives a sender that is down."""
         self._context = context
-        self._outstanding: deque[_Run] = deque()
+        self._outstanding: deque[_SentRun] = deque()
         self._syncing: asyncio.Task[None] | None = None
 
     @property
@@ -177,7 +177,7 @@ class ReplicaSender:
         self.cursor = first
 
     def _send(self, through: EntryId, data: bytes) -> None:
-        run = _Run(through, data, asyncio.get_running_loop().time())
+        run = _SentRun(through, data, asyncio.get_running_loop().time())
         self._outstanding.append(run)
         try:
             adding = self._add(run)
@@ -185,18 +185,18 @@ class ReplicaSender:
             adding = refused(error)
         self._expect(run, adding)
 
-    def _add(self, run: _Run) -> Awaitable[None]:
+    def _add(self, run: _SentRun) -> Awaitable[None]:
         context = self._context
         bookie = context.bookies.bookie(self.bookie)
         return bookie.add(
             context.ledger, context.access_key, run.data, deferred=context.deferred_sync
         )
 
-    def _expect(self, run: _Run, adding: Awaitable[None]) -> None:
+    def _expect(self, run: _SentRun, adding: Awaitable[None]) -> None:
         run.answer = self._context.tasks.keep(adding)
         run.answer.add_done_callback(partial(self._answered, run))
 
-    def _answered(self, run: _Run, answer: asyncio.Future[None]) -> None:
+    def _answered(self, run: _SentRun, answer: asyncio.Future[None]) -> None:
         if answer.cancelled():
             return
         error = answer.exception()
@@ -212,7 +212,7 @@ class ReplicaSender:
         else:
             raise error
 
-    async def _add_again(self, run: _Run) -> None:
+    async def _add_again(self, run: _SentRun) -> None:
         pauses = BUSY_BACKOFF.pauses()
         while True:
             await asyncio.sleep(pauses.next())

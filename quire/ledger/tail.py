@@ -73,7 +73,7 @@ async def follow(
     """
     following, pauses = first, BACKOFF.pauses()
     async with QuorumCall[str, _News | None]() as asking:
-        watch = _Watch(known, closed, asking)
+        watch = _TailWatch(known, closed, asking)
         while True:
             fresh, watch.fresh = watch.fresh, None
             if fresh is not None and fresh.entry == following:
@@ -98,7 +98,7 @@ async def follow(
         raise NoSuchEntryError(known.ledger, following)
 
 
-class _Watch:
+class _TailWatch:
     """The questions under way, and how long each of those asked is left alone next time."""
 
     def __init__(

@@ -39,7 +39,7 @@ from quire.errors import (
     LedgerFencedError,
     QuireError,
 )
-from quire.ledger.closing import Closing, Stage
+from quire.ledger.closing import Closing, ClosingStage
 from quire.ledger.ensemble import Ensemble
 from quire.ledger.ensemble_change import EnsembleChange
 from quire.ledger.explicit_lac import ExplicitLac
@@ -457,7 +457,7 @@ class LedgerWriter(Handle):
         finally:
             self._tasks.cancel()
             await self._tasks.join()
-        if self._closing.stage is Stage.CLOSED and self._ensemble.answered > lac:
+        if self._closing.stage is ClosingStage.CLOSED and self._ensemble.answered > lac:
             raise self._unconfirmed(lac + 1)  # deferred sync: no other call can report it
 
     async def _end_at(self, lac: EntryId) -> None:

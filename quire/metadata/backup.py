@@ -24,7 +24,7 @@ from quire.entry import LedgerId
 from quire.errors import ConflictError, NoSuchNodeError, QuireError
 from quire.ledger.ids import decode_counter
 from quire.metadata.archive import ArchiveWriter, Saved, Summary
-from quire.metadata.logs import ATTEMPTS_MAX, LogReader, Naming
+from quire.metadata.logs import ATTEMPTS_MAX, LogArchiver, Naming
 from quire.metastore.cluster import Cluster
 from quire.metastore.layout import (
     BOOKIES,
@@ -75,7 +75,7 @@ async def back_up(
     cluster = Cluster.decode((await store.get(CLUSTER)).value)
     cluster.check_adopted(store)
     with ArchiveWriter(target) as archive:
-        logs = LogReader(store, archive)
+        logs = LogArchiver(store, archive)
         naming: dict[str, Naming] = {}
         async for record in _walk(store, ROOT):
             if record.path.startswith((LOGS + "/", SERVICES + "/")):
@@ -125,7 +125,7 @@ async def _walk(store: MetadataStore, path: str) -> AsyncGenerator[Saved, None]:
                 yield record
 
 
-async def _read(store: MetadataStore, logs: LogReader, path: str) -> Naming | None:
+async def _read(store: MetadataStore, logs: LogArchiver, path: str) -> Naming | None:
     """Return a record that names ledgers, None if it is gone."""
     if path.startswith(LOGS + "/"):
         return await logs.read(path)
@@ -143,7 +143,7 @@ async def _read(store: MetadataStore, logs: LogReader, path: str) -> Naming | No
 async def _settle(
     store: MetadataStore,
     archive: ArchiveWriter,
-    logs: LogReader,
+    logs: LogArchiver,
     naming: dict[str, Naming],
     met: set[LedgerId],
 ) -> None:

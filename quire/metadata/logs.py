@@ -29,7 +29,7 @@ class Naming(NamedTuple):
     ledgers: frozenset[LedgerId]
 
 
-class LogReader:
+class LogArchiver:
     """Reads logs, and saves their pages."""
 
     def __init__(self, store: MetadataStore, archive: ArchiveWriter) -> None:

@@ -49,7 +49,7 @@ HEARTBEATS_PER_TIMEOUT: Final = 3
 
 
 @dataclass(slots=True)
-class _Record:
+class _Node:
     value: bytes
     version: int
     written_ms: int | None = None
@@ -62,7 +62,7 @@ class MemoryTree:
     """The records and sessions that clients share. All methods are synchronous and atomic."""
 
     def __init__(self) -> None:
-        self._records = {"/": _Record(b"", 0)}
+        self._records = {"/": _Node(b"", 0)}
         self._deadlines: dict[SessionId, float] = {}
         self._revision = 0
         self._changed = asyncio.Event()
@@ -196,7 +196,7 @@ class MemoryTree:
                 part._records[path] = replace(record, names=set(record.names))
         return part
 
-    def _record(self, path: str) -> _Record:
+    def _record(self, path: str) -> _Node:
         self._reap()
         record = self._records.get(check_path(path))
         if record is None:
@@ -216,7 +216,7 @@ class MemoryTree:
             self.end_session(session)
 
     def _insert(self, path: str, value: bytes, owner: SessionId | None) -> int:
-        self._records[path] = _Record(value, self._next_revision(), self._now_ms(), owner)
+        self._records[path] = _Node(value, self._next_revision(), self._now_ms(), owner)
         self._records[parent_of(path)].names.add(name_of(path))
         return self._revision
 

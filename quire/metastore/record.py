@@ -37,7 +37,7 @@ _JSON: Final = json.JSONEncoder(
 )
 
 
-class Record(NamedTuple):
+class DecodedRecord(NamedTuple):
     """The content of a record: the fields of its kind, and those of a later program."""
 
     version: int
@@ -86,7 +86,7 @@ class RecordFormat:
         crc: int = google_crc32c.value(record)
         return crc
 
-    def decode(self, path: str, data: bytes) -> Record:
+    def decode(self, path: str, data: bytes) -> DecodedRecord:
         """Verify a record read from `path` and return its content.
 
         Raises `CorruptRecordError`, naming the path, when it is not a whole record of this kind in
@@ -100,7 +100,7 @@ class RecordFormat:
                 f"{', '.join(map(str, self.versions))}: upgrade quire",
             )
         try:
-            return Record(version, *split(body, self.fields))
+            return DecodedRecord(version, *split(body, self.fields))
         except ValueError as error:
             raise CorruptRecordError(path, f"it cannot be written back: {error}") from error
 

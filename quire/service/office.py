@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Owed(Generic[T]):
+class _Unanswered(Generic[T]):
     payload: bytes
     appended: asyncio.Future[Appended]
     answer: asyncio.Future[T]
@@ -48,7 +48,7 @@ class Office(Generic[T]):
         self.log = log
         self._apply = apply
         self._submitting = asyncio.Lock()
-        self._owed: asyncio.Queue[_Owed[T] | None] = asyncio.Queue()
+        self._owed: asyncio.Queue[_Unanswered[T] | None] = asyncio.Queue()
         self._applying = asyncio.create_task(self._apply_confirmed(), name="applier")
 
     async def submit(self, payload: bytes) -> T:
@@ -58,7 +58,9 @@ class Office(Generic[T]):
         """
         async with self._submitting:
             appended = await self.log.submit(payload)
-            owed: _Owed[T] = _Owed(payload, appended, asyncio.get_running_loop().create_future())
+            owed: _Unanswered[T] = _Unanswered(
+                payload, appended, asyncio.get_running_loop().create_future()
+            )
             self._owed.put_nowait(owed)
             if self._applying.done():
                 self._give_up()

@@ -32,7 +32,7 @@ class SpanPartition(InputPartition):
         self.span = span
 
 
-class LogReader(DataSourceReader):
+class LogBatchReader(DataSourceReader):
     """Plans on the driver, reads in the workers."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -79,7 +79,7 @@ class EntriesPartition(InputPartition):
         self.last = last
 
 
-class LedgerReader(DataSourceReader):
+class LedgerBatchReader(DataSourceReader):
     """Reads a raw ledger as it is: up to its end when it is closed, else up to its LAC."""
 
     def __init__(self, options: ReadOptions) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from quire.errors import InvalidRequestError
-from quire.spark.batch import LedgerReader, LogReader
+from quire.spark.batch import LedgerBatchReader, LogBatchReader
 from quire.spark.options import ReadOptions, WriteOptions, read_schema
 from quire.spark.stream import LogStreamReader
 from quire.spark.writer import LogStreamWriter, LogWriter, check_schema
@@ -31,8 +31,8 @@ class LogDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = ReadOptions.parse(dict(self.options))
         if options.ledger is not None:
-            return LedgerReader(options)
-        return LogReader(options)
+            return LedgerBatchReader(options)
+        return LogBatchReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return LogWriter(self._write_options(schema, overwrite, "use .mode('append')"))

@@ -31,7 +31,7 @@ class NoMessageError(Exception):
     """The bytes to decode are not a message. Never leaves the stub (ledger/remote.py)."""
 
 
-class Part(NamedTuple):
+class RunPart(NamedTuple):
     """One message of an answer: how many bytes the run has in all, and the next ones of them."""
 
     size: int
@@ -47,7 +47,7 @@ def encode_parts(run: bytes) -> Iterator[bytes]:
         yield b"".join((head, varint(len(part)), part))
 
 
-def decode_part(message: bytes) -> Part:
+def decode_part(message: bytes) -> RunPart:
     """Return the contents of a message, without copying it when it was encoded here.
 
     Raises the error that a bookie answered, and `NoMessageError`.
@@ -55,7 +55,7 @@ def decode_part(message: bytes) -> Part:
     return _decode_own(message) or _decode_any(message)
 
 
-def _decode_own(message: bytes) -> Part | None:
+def _decode_own(message: bytes) -> RunPart | None:
     """Read the fields in the order of `encode_parts`; None when they differ."""
     try:
         if message[0] != _SIZE_TAG:
@@ -66,14 +66,14 @@ def _decode_own(message: bytes) -> Part | None:
         length, at = read_varint(message, at + 1)
     except IndexError:
         return None
-    return Part(size, memoryview(message)[at:]) if at + length == len(message) else None
+    return RunPart(size, memoryview(message)[at:]) if at + length == len(message) else None
 
 
-def _decode_any(message: bytes) -> Part:
+def _decode_any(message: bytes) -> RunPart:
     try:
         reply = pb.ReadReply.FromString(message)
     except DecodeError as error:
         raise NoMessageError(str(error)) from error
     if reply.HasField("failure"):
         raise decode_failure(reply.failure)
-    return Part(reply.size, reply.part)
+    return RunPart(reply.size, reply.part)

@@ -23,7 +23,7 @@ from quire.ledger.ids import Counter, decode_counter, encode_counter
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.ledger.quorum import Replication
 from quire.log.maintenance.cursor_record import CursorRecord
-from quire.log.manifest.ages import Ages, Mark, Reading
+from quire.log.manifest.ages import AgeMark, Ages, Reading
 from quire.log.manifest.cold_files import ColdFile
 from quire.log.manifest.jobs import Forgotten, Job
 from quire.log.manifest.jobs_record import JobsRecord, decode_jobs
@@ -117,7 +117,9 @@ LOG = LogManifest(
     settings={"roll_bytes": "1000", "replication": "3/3/2"},
     jobs=(Job("load", 3), Job("stream", 9, "query", "0123456789abcdef")),
     forgotten_jobs=(Forgotten(470_000, "AAAAAAAABBBBBBBB"),),
-    ages=Ages(900, Reading(1_700_000_000_400, "machine", 77), 88, (Mark(3, 100), Mark(4, 800))),
+    ages=Ages(
+        900, Reading(1_700_000_000_400, "machine", 77), 88, (AgeMark(3, 100), AgeMark(4, 800))
+    ),
 )
 TIER = "file:///tiers/" + "1" * 32
 COLD_LOG = LogManifest(

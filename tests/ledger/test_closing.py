@@ -8,7 +8,7 @@ import pytest
 
 from quire.aio.tasks import Tasks
 from quire.errors import HandleClosedError, QuireError
-from quire.ledger.closing import TRANSITIONS, Closing, Event, Stage
+from quire.ledger.closing import TRANSITIONS, Closing, ClosingEvent, ClosingStage
 from quire.ledger.metadata import LedgerState
 from quire.ledger.numbered import NumberedWriter
 from tests.support.memory_cluster import MemoryCluster, down, hung
@@ -144,7 +144,7 @@ def test_what_closes_is_over_when_its_caller_is_cancelled() -> None:
         with pytest.raises(asyncio.CancelledError):
             await calling
         assert steps == ["over", "abandoned"]
-        assert closing.stage is Stage.ABANDONED
+        assert closing.stage is ClosingStage.ABANDONED
         await closing.run(tasks.join, abandon)
 
     virtually(main)
@@ -166,20 +166,25 @@ def test_an_error_of_what_closes_is_told_and_the_next_call_tries_again() -> None
             await closing.run(close, closing.abandon)
         assert not closing.is_decided
         await closing.run(close, closing.abandon)
-        assert closing.stage is Stage.CLOSED
+        assert closing.stage is ClosingStage.CLOSED
 
     virtually(main)
 
 
 def test_a_ledger_is_closed_by_finishing_only_and_stays_closed() -> None:
     for (stage, event), to in TRANSITIONS.items():
-        assert to is not Stage.OPEN
-        if stage is Stage.CLOSED:
-            assert to is Stage.CLOSED
-        elif to is Stage.CLOSED:
-            assert event is Event.FINISH
-    missing = {(stage, event) for stage in Stage for event in Event} - TRANSITIONS.keys()
-    assert missing == {(Stage.OPEN, Event.FINISH), (Stage.CLOSED, Event.FINISH)}
+        assert to is not ClosingStage.OPEN
+        if stage is ClosingStage.CLOSED:
+            assert to is ClosingStage.CLOSED
+        elif to is ClosingStage.CLOSED:
+            assert event is ClosingEvent.FINISH
+    missing = {
+        (stage, event) for stage in ClosingStage for event in ClosingEvent
+    } - TRANSITIONS.keys()
+    assert missing == {
+        (ClosingStage.OPEN, ClosingEvent.FINISH),
+        (ClosingStage.CLOSED, ClosingEvent.FINISH),
+    }
 
 
 async def test_a_close_that_was_written_before_it_was_abandoned_is_no_error() -> None:
@@ -193,6 +198,6 @@ async def test_a_close_that_was_written_before_it_was_abandoned_is_no_error() ->
         await closing.carry_out(work)
 
     await closing.run(close, closing.abandon)
-    assert closing.stage is Stage.CLOSED
+    assert closing.stage is ClosingStage.CLOSED
     closing.abandon()
-    assert closing.stage is Stage.CLOSED
+    assert closing.stage is ClosingStage.CLOSED

@@ -15,8 +15,8 @@ from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
 from quire.ledger.recovery_plan import (
     Answer,
+    EntryVerdict,
     Evidence,
-    Verdict,
     closing_change,
     every_bookie,
     is_older,
@@ -26,7 +26,12 @@ from quire.ledger.recovery_plan import (
 )
 
 OK, ABSENT, UNKNOWN = Answer.OK, Answer.ABSENT, Answer.UNKNOWN
-RECOVER, END, UNDECIDED, FAIL = Verdict.RECOVER, Verdict.END, Verdict.UNDECIDED, Verdict.FAIL
+RECOVER, END, UNDECIDED, FAIL = (
+    EntryVerdict.RECOVER,
+    EntryVerdict.END,
+    EntryVerdict.UNDECIDED,
+    EntryVerdict.FAIL,
+)
 
 
 @st.composite
@@ -51,7 +56,7 @@ def replications(draw: st.DrawFn) -> Replication:
         ([UNKNOWN, ABSENT, ABSENT], END),
     ],
 )
-def test_three_bookies_two_acks(answers: list[Answer | None], verdict: Verdict) -> None:
+def test_three_bookies_two_acks(answers: list[Answer | None], verdict: EntryVerdict) -> None:
     assert judge(Replication(3, 3, 2), 0, dict(enumerate(answers))) is verdict
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 import quire.columns
-from quire.spark.batch import LogReader, SpanPartition
+from quire.spark.batch import LogBatchReader, SpanPartition
 from quire.spark.options import ReadOptions, read_schema
 
 SECONDS_MAX: Final = 120.0
@@ -77,7 +77,7 @@ def meet(port: int, where: str, *, wait: bool = True) -> None:
             meeting.recv(1)
 
 
-class HaltingReader(LogReader):
+class HaltingReader(LogBatchReader):
     """Stops before planning, before each task, in the middle of each, and behind it.
 
     A task names its segment; at its start also the offset that the plan lets it read to.

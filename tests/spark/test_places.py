@@ -13,7 +13,7 @@ from quire.aio.backoff import Backoff
 from quire.errors import LogReplacedError, NoSuchLogError, PositionTrimmedError
 from quire.log.reading.span import Span
 from quire.spark import patience
-from quire.spark.batch import LogReader
+from quire.spark.batch import LogBatchReader
 from quire.spark.beginning import check_beginning
 from quire.spark.options import ReadOptions
 from quire.spark.stream import LogStreamReader
@@ -112,10 +112,10 @@ def test_a_log_that_is_deleted_right_after_the_list_was_read_is_passed_over(
     stream.prepareForTriggerAvailableNow()
     assert latest(stream, start)["seen-1"]["offset"] == 30
     options = {"cluster": cluster, "log": "seen-*", "fromOffset": "3"}
-    frame = LogReader(ReadOptions.parse(options))
+    frame = LogBatchReader(ReadOptions.parse(options))
     found = [batch for each in frame.partitions() for batch in frame.read(each)]
     assert sum(batch.num_rows for batch in found) == 27
-    named = LogReader(ReadOptions.parse(options | {"log": "seen-*,seen-2"}))
+    named = LogBatchReader(ReadOptions.parse(options | {"log": "seen-*,seen-2"}))
     with pytest.raises(NoSuchLogError):
         named.partitions()
     with pytest.raises(NoSuchLogError):
@@ -143,7 +143,7 @@ def test_a_place_after_the_last_trimmed_record_is_there_however_it_is_written(cl
         for place in (f"{end.segment}.{end.entry}.{end.slot + 1}", "0.0.0"):
             options = ReadOptions.parse({"cluster": cluster, "log": "ends", "fromPosition": place})
             check_beginning(client, "ends", options)
-            frame = LogReader(options)
+            frame = LogBatchReader(options)
             found = [batch for each in frame.partitions() for batch in frame.read(each)]
             assert sum(batch.num_rows for batch in found) == 21
         for name, wrong in (("fromPosition", str(end)), ("fromOffset", "8")):

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from quire.cluster.zookeeper.server import Member, ZooKeeperServer, free_ports, is_free
+from quire.cluster.zookeeper.server import EnsembleMember, ZooKeeperServer, free_ports, is_free
 from quire.errors import ConfigurationError, StoreUnavailableError
 
 SIZES: Final = (1, 3, 5)
@@ -111,7 +111,7 @@ class ZooKeeperEnsemble:
             for last in (_last_port(server.directory) for server in self.servers)
         ]
         numbers = range(1, count + 1) if count > 1 else ()
-        members = tuple(Member(number, fresh.pop(), fresh.pop()) for number in numbers)
+        members = tuple(EnsembleMember(number, fresh.pop(), fresh.pop()) for number in numbers)
         for index, server in enumerate(self.servers):
             server.assign(ports[index], members[index] if members else None, members)
 

@@ -78,7 +78,7 @@ It is given the lock in the place of its standard error; the server keeps it, it
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class EnsembleMember:
     """A server's part in an ensemble: its number, and the ports its peers find it at."""
 
     number: int
@@ -120,8 +120,8 @@ class ZooKeeperServer:
         self._tick_milliseconds = tick_milliseconds
         self._settings = dict(settings or {})
         self._port: int | None = None
-        self._member: Member | None = None
-        self._members: tuple[Member, ...] = ()
+        self._member: EnsembleMember | None = None
+        self._members: tuple[EnsembleMember, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
         self._server_pid: int | None = None
 
@@ -153,7 +153,9 @@ class ZooKeeperServer:
         running = self._process is not None and self._process.poll() is None
         return self._server_pid if running else None
 
-    def assign(self, port: int, member: Member | None, members: tuple[Member, ...]) -> None:
+    def assign(
+        self, port: int, member: EnsembleMember | None, members: tuple[EnsembleMember, ...]
+    ) -> None:
         """Choose the port, and the part in an ensemble, from the next start on."""
         self._port, self._member, self._members = port, member, members
 

@@ -55,7 +55,7 @@ class _Head(NamedTuple):
     header: BatchHeader
 
 
-class _Place:
+class _FilePlace:
     """Where a file should be. What reads the bytes holds this and not the `ParquetEntries`: in a
     cycle that would stay open until cycles are collected.
 
@@ -125,7 +125,7 @@ class ParquetEntries:
         self.ledger = ledger
         self._cold = cold
         self._base = base
-        self._place = _Place(cold, ledger)
+        self._place = _FilePlace(cold, ledger)
         self._firsts: list[EntryId] = []
         self._file: Any = self._safely(self._open)
         self._heads: tuple[int, list[_Head]] = (-1, [])

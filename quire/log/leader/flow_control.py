@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _WaitingCaller:
     turn: asyncio.Future[None]
     records: int
     size: int
@@ -31,7 +31,7 @@ class Room:
         self._bytes_max = bytes_max
         self._records = 0
         self._bytes = 0
-        self._line: deque[_Waiting] = deque()
+        self._line: deque[_WaitingCaller] = deque()
 
     @property
     def records(self) -> int:
@@ -70,7 +70,7 @@ class Room:
                 self._enter(records, size)
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._line.append(_Waiting(turn, records, size, serve))
+        self._line.append(_WaitingCaller(turn, records, size, serve))
         await turn
 
     def leave(self, records: int, size: int) -> None:
@@ -83,7 +83,7 @@ class Room:
             if not first.turn.done():
                 self._serve(first)
 
-    def _serve(self, first: _Waiting) -> None:
+    def _serve(self, first: _WaitingCaller) -> None:
         try:
             if first.serve():
                 self._enter(first.records, first.size)

@@ -46,7 +46,7 @@ class Reading(NamedTuple):
     machine_ms: int
 
 
-class Mark(NamedTuple):
+class AgeMark(NamedTuple):
     """Segments below a number were sealed when so much was counted."""
 
     number: int
@@ -61,7 +61,7 @@ class Ages:
     reading: Reading | None = None
     store_ms: int | None = None
     """When the store, by its own clock, took the change with the reading; None: not known."""
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[AgeMark, ...] = ()
     seen_ms: int | None = field(default=None, compare=False)
     """When the store took the change that was read last. Not part of the record."""
 
@@ -118,7 +118,7 @@ class Ages:
     def _mark(self, first: int, sealed: int) -> Ages:
         marks = [each for each in self.marks if each.number > first]
         if sealed > max([first, *(each.number for each in marks)]):
-            marks.append(Mark(sealed, self.counted_ms))
+            marks.append(AgeMark(sealed, self.counted_ms))
         while len(marks) > MARKS_MAX:
             del marks[_closest(marks)]
         return replace(self, marks=tuple(marks))
@@ -148,10 +148,10 @@ def ages_of_row(row: Sequence[Any]) -> Ages:
     """Return the ages of a row that `check_types` let pass."""
     counted_ms, reading, store_ms, marks = row
     known = None if reading is None else Reading(*reading)
-    return Ages(counted_ms, known, store_ms, tuple(Mark(*each) for each in marks))
+    return Ages(counted_ms, known, store_ms, tuple(AgeMark(*each) for each in marks))
 
 
-def _closest(marks: Sequence[Mark]) -> int:
+def _closest(marks: Sequence[AgeMark]) -> int:
     """Return the place of the mark, not the first or last, with the closest neighbours."""
     spans = [
         (after.counted_ms - before.counted_ms, place)

@@ -65,7 +65,7 @@ async def _take(
     if manifest.retired:
         raise NoSuchLogError(manifest.name)
     bounds &= Bounds(first=manifest.trimmed_to)
-    taking = _Snapshot(manifest, segments, password, bounds)
+    taking = _LogSnapshot(manifest, segments, password, bounds)
     if bounds.is_empty:
         return []
     async for segment in Walk(manifest, skips=taking.passes_page):
@@ -74,7 +74,7 @@ async def _take(
     return taking.spans
 
 
-class _Snapshot:
+class _LogSnapshot:
     """A snapshot that is being taken, segment by segment."""
 
     def __init__(

@@ -24,7 +24,7 @@ from quire.entry import NO_ENTRY, EntryId, LedgerId
 from quire.errors import CorruptEntryError
 from quire.storage.disk.port import Disk, File, is_shortage
 from quire.storage.entries.entry_log import ChunkAt, entries_path
-from quire.storage.entries.read_cache import ReadCache, Stretch
+from quire.storage.entries.read_cache import CachedStretch, ReadCache
 from quire.storage.entries.stored_run import StoredRun
 
 ENDS_MAX: Final = 4096
@@ -47,7 +47,7 @@ class _Told(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Opening:
+class _FileOpening:
     """A file that tasks wait for to be open."""
 
     tasks: int = 0
@@ -64,7 +64,7 @@ class EntryFiles:
         self._files: dict[int, File] = {}
         self.cache: Final = ReadCache(0) if cache is None else cache
         self._ends: OrderedDict[tuple[int, int], _Told] = OrderedDict()
-        self._opening: dict[int, _Opening] = {}
+        self._opening: dict[int, _FileOpening] = {}
         self._retired: list[int] = []
         self._doomed: list[int] = []
 
@@ -75,7 +75,7 @@ class EntryFiles:
 
         The bytes come from the disk and every frame is looked at. Raises OSError for a shortage.
         """
-        stretches = [Stretch(group) for group in _adjacent(chunks)]
+        stretches = [CachedStretch(group) for group in _adjacent(chunks)]
         await self._fetch_all(stretches)
         plan = [stretch for stretch in stretches for _ in stretch.chunks]
         return _take(ledger, chunks, plan, None)
@@ -107,17 +107,17 @@ class EntryFiles:
                 self.cache.forget(stretch)
         return found, damage
 
-    def _plan(self, chunks: Sequence[ChunkAt]) -> list[Stretch]:
+    def _plan(self, chunks: Sequence[ChunkAt]) -> list[CachedStretch]:
         """Return the stretch of each chunk, a kept stretch or a new one."""
         kept = [self.cache.find(chunk) for chunk in chunks]
         missing = [chunk for chunk, found in zip(chunks, kept, strict=True) if found is None]
-        fresh = iter([new for new in map(Stretch, _adjacent(missing)) for _ in new.chunks])
+        fresh = iter([new for new in map(CachedStretch, _adjacent(missing)) for _ in new.chunks])
         counts = self.cache.counts
         counts.chunks_fetched += len(missing)
         counts.chunks_cached += len(chunks) - len(missing)
         return [next(fresh) if found is None else found for found in kept]
 
-    async def _fetch_all(self, stretches: Iterable[Stretch]) -> None:
+    async def _fetch_all(self, stretches: Iterable[CachedStretch]) -> None:
         """Fetch the bytes of all stretches; a failed stretch keeps its error. Raises OSError
         for an error that says nothing about them.
         """
@@ -133,7 +133,7 @@ class EntryFiles:
                     raise
                 stretch.error = error
 
-    def _tell(self, stretches: Sequence[Stretch]) -> None:
+    def _tell(self, stretches: Sequence[CachedStretch]) -> None:
         """Tell the disk of reads to come."""
         for stretch in stretches[:TOLD_MAX]:
             file = self._files.get(stretch.chunks[0].file)
@@ -158,7 +158,7 @@ class EntryFiles:
                 told = _Told(coming[-1].last, coming[0].first)
                 fresh = [chunk for chunk in coming if chunk not in self.cache]
                 self.cache.counts.bytes_ahead += sum(chunk.size for chunk in fresh)
-                self._tell(list(map(Stretch, _adjacent(fresh))))
+                self._tell(list(map(CachedStretch, _adjacent(fresh))))
         self._ends[last.file, last.offset + last.size] = told or _Told()
         if len(self._ends) > ENDS_MAX:
             self._ends.popitem(last=False)
@@ -176,7 +176,7 @@ class EntryFiles:
         """Open a file, unless another task was faster. Raises `FileNotFoundError` if the file was
         dropped meanwhile.
         """
-        opening = self._opening.setdefault(number, _Opening())
+        opening = self._opening.setdefault(number, _FileOpening())
         opening.tasks += 1
         try:
             file = await self._disk.open(entries_path(number))
@@ -244,8 +244,8 @@ def _adjacent(chunks: Sequence[ChunkAt]) -> Iterable[list[ChunkAt]]:
 
 
 def _shared(
-    chunks: Sequence[ChunkAt], plan: Sequence[Stretch], wanted: tuple[EntryId, EntryId] | None
-) -> Iterable[tuple[Stretch, Sequence[ChunkAt]]]:
+    chunks: Sequence[ChunkAt], plan: Sequence[CachedStretch], wanted: tuple[EntryId, EntryId] | None
+) -> Iterable[tuple[CachedStretch, Sequence[ChunkAt]]]:
     """Group chunks that are wanted whole and follow each other in one stretch."""
     start = 0
     for end in range(1, len(chunks) + 1):
@@ -264,7 +264,7 @@ def _shared(
 def _take(
     ledger: LedgerId,
     chunks: Sequence[ChunkAt],
-    plan: Sequence[Stretch],
+    plan: Sequence[CachedStretch],
     wanted: tuple[EntryId, EntryId] | None,
 ) -> tuple[list[StoredRun], CorruptEntryError | None]:
     found: list[StoredRun] = []

@@ -20,7 +20,7 @@ FRAME_OVERHEAD_BYTES: Final = 16
 """Where one frame is, for a chunk that was looked at frame by frame."""
 
 
-class Stretch:
+class CachedStretch:
     """Chunks that follow each other in one file, and their bytes once they are there."""
 
     __slots__ = ("_runs", "_verified", "bytes", "chunks", "data", "error", "size")
@@ -77,21 +77,21 @@ class ReadCache:
         self.bytes_max: Final = bytes_max
         self.bytes = 0
         self.counts: Final = ReadCounts()
-        self._stretches: OrderedDict[Stretch, None] = OrderedDict()
-        self._of: dict[tuple[int, int], Stretch] = {}
+        self._stretches: OrderedDict[CachedStretch, None] = OrderedDict()
+        self._of: dict[tuple[int, int], CachedStretch] = {}
         """By file and offset of each chunk."""
 
     def __contains__(self, chunk: ChunkAt) -> bool:
         return (chunk.file, chunk.offset) in self._of
 
-    def find(self, chunk: ChunkAt) -> Stretch | None:
+    def find(self, chunk: ChunkAt) -> CachedStretch | None:
         """Return the stretch that holds a chunk, used just now."""
         stretch = self._of.get((chunk.file, chunk.offset))
         if stretch is not None:
             self._stretches.move_to_end(stretch)
         return stretch
 
-    def put(self, stretch: Stretch) -> None:
+    def put(self, stretch: CachedStretch) -> None:
         """Keep a stretch in the place of stretches that overlap it, unless it is too large."""
         if stretch.size > self.bytes_max:
             return
@@ -105,7 +105,7 @@ class ReadCache:
         while self.bytes > self.bytes_max:
             self.forget(next(iter(self._stretches)))
 
-    def forget(self, stretch: Stretch) -> None:
+    def forget(self, stretch: CachedStretch) -> None:
         """Give a stretch up, if it is kept."""
         if stretch in self._stretches:
             del self._stretches[stretch]

@@ -37,7 +37,7 @@ from quire.storage.journal.record import (
     encode_record,
 )
 from quire.storage.journal.replay import JournalPosition
-from quire.storage.journal.segments import Segment, Segments
+from quire.storage.journal.segments import JournalSegment, Segments
 
 SubjectT = TypeVar("SubjectT")
 
@@ -94,7 +94,7 @@ class Journal(Generic[SubjectT]):
         self._task: asyncio.Task[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
 
-    def start(self, segment: Segment, sequence: int) -> None:
+    def start(self, segment: JournalSegment, sequence: int) -> None:
         """Begin to commit into an empty segment, after the record `sequence`."""
         self._segment = segment
         self._offset = BLOCK_BYTES

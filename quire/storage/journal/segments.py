@@ -83,7 +83,7 @@ def spare_path(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class JournalSegment:
     """An open segment that is ready for records."""
 
     header: SegmentHeader
@@ -118,7 +118,7 @@ class Segments:
         self._spares: list[int] = []
         self._live: list[int] = []
         self._number = 0
-        self._next: asyncio.Future[Segment] | None = None
+        self._next: asyncio.Future[JournalSegment] | None = None
         self._preparing: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self.is_starved = False
@@ -159,7 +159,7 @@ class Segments:
     def _spares_max(self) -> int:
         return max(KEPT_BACK, self._options.spare_segments_max)
 
-    async def create(self, previous: int) -> Segment:
+    async def create(self, previous: int) -> JournalSegment:
         """Return a new segment with a durable name and header, be it of the last spare.
 
         Raises OSError; after ENOSPC nothing changed, so numbers stay without a gap.
@@ -167,7 +167,7 @@ class Segments:
         async with self._turn:
             return await self._create(previous)
 
-    async def _create(self, previous: int) -> Segment:
+    async def _create(self, previous: int) -> JournalSegment:
         number = self._number + 1
         spare, file = await self._open_spare()
         identity = self._rng.getrandbits(64) | 1
@@ -182,7 +182,7 @@ class Segments:
         except BaseException:  # cancellation too: only this task knows the file
             await file.close()
             raise
-        return Segment(header, file)
+        return JournalSegment(header, file)
 
     async def _open_spare(self) -> tuple[int, File]:
         """Open a spare, made if missing. A former segment of another size is removed."""
@@ -223,7 +223,7 @@ class Segments:
         self._next = asyncio.get_running_loop().create_future()
         self._preparing = asyncio.create_task(self._prepare(previous, self._next))
 
-    async def _prepare(self, previous: int, ready: asyncio.Future[Segment]) -> None:
+    async def _prepare(self, previous: int, ready: asyncio.Future[JournalSegment]) -> None:
         try:
             while True:
                 try:
@@ -242,7 +242,7 @@ class Segments:
             self.on_ready()
             self._on_fatal(error)
 
-    async def _create_next(self, previous: int) -> Segment:
+    async def _create_next(self, previous: int) -> JournalSegment:
         async with self._turn:
             await self._make_spares(KEPT_BACK + 1)
             return await self._create(previous)
@@ -262,7 +262,7 @@ class Segments:
         """Whether `take` need not wait."""
         return self._next is not None and self._next.done()
 
-    async def take(self) -> Segment:
+    async def take(self) -> JournalSegment:
         """Return the prepared segment, waiting until it is ready, and begin the one after it."""
         assert self._next is not None
         segment = await asyncio.shield(self._next)

@@ -34,7 +34,7 @@ JOIN_FILES_MIN: Final = 8
 ledger that was written beside a thousand others is read in an eighth of the pieces or less."""
 
 
-class Plan(NamedTuple):
+class CompactionPlan(NamedTuple):
     """Neighbours to replace by one file, or, when `is_empty`, files to remove."""
 
     files: tuple[int, ...]
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
 
 def choose(
     uses: Sequence[FileUse], live_share: float, joined_bytes_max: int, room_bytes: int
-) -> Plan | None:
+) -> CompactionPlan | None:
     """Return the next step; None when there is nothing to do.
 
     `live_share`: a file with a smaller live share is written anew. `room_bytes`: a copy may not be
@@ -51,18 +51,18 @@ def choose(
     """
     empty = tuple(use.number for use in uses if not use.live_bytes and not use.rows)
     if empty:
-        return Plan(empty, is_empty=True)
+        return CompactionPlan(empty, is_empty=True)
     wasteful = [
         use
         for use in uses
         if use.live_bytes < live_share * use.bytes and use.live_bytes <= room_bytes
     ]
     if wasteful:
-        return Plan((min(wasteful, key=lambda use: use.live_bytes / use.bytes).number,))
+        return CompactionPlan((min(wasteful, key=lambda use: use.live_bytes / use.bytes).number,))
     return _join(uses, min(joined_bytes_max, room_bytes))
 
 
-def _join(uses: Sequence[FileUse], bytes_max: int) -> Plan | None:
+def _join(uses: Sequence[FileUse], bytes_max: int) -> CompactionPlan | None:
     """Return the longest stretch of small neighbours that fit into one file together."""
     best: Sequence[FileUse] = []
     start = size = 0
@@ -77,7 +77,7 @@ def _join(uses: Sequence[FileUse], bytes_max: int) -> Plan | None:
             best = uses[start:end]
     if len(best) < JOIN_FILES_MIN:
         return None
-    return Plan(tuple(use.number for use in best))
+    return CompactionPlan(tuple(use.number for use in best))
 
 
 @dataclass(slots=True)
@@ -134,7 +134,7 @@ class Compactor:
         """Return how large a copy may be, where entry logs go."""
         return (await self._disk.space(ENTRIES)).free_bytes // 2
 
-    async def _do(self, plan: Plan | None) -> bool:
+    async def _do(self, plan: CompactionPlan | None) -> bool:
         if plan is None:
             return False
         await self._carry_out(plan)
@@ -151,9 +151,9 @@ class Compactor:
             if use.live_bytes > await self._room():
                 return False
             is_empty = not use.live_bytes and not use.rows
-            return await self._carry_out(Plan((number,), is_empty))
+            return await self._carry_out(CompactionPlan((number,), is_empty))
 
-    async def _carry_out(self, plan: Plan) -> bool:
+    async def _carry_out(self, plan: CompactionPlan) -> bool:
         """Replace files; False, and nothing done, when one of them turns out to be damaged."""
         before = self._storage.shelf.bytes_of(plan.files)
         try:
@@ -185,7 +185,9 @@ class Compactor:
         for number in damaged or files:
             self.avoid(number)
 
-    def _plan(self, uses: list[FileUse], live_share: float, room_bytes: int) -> Plan | None:
+    def _plan(
+        self, uses: list[FileUse], live_share: float, room_bytes: int
+    ) -> CompactionPlan | None:
         """Choose among stretches of files without damage, or without a wanted entry."""
         stretch: list[FileUse] = []
         for use in [*uses, None]:

@@ -58,7 +58,7 @@ class ScrubCounts:
 
 
 @dataclass(slots=True)
-class _Found:
+class _DamagedFile:
     """The damaged chunks of one file."""
 
     number: int
@@ -141,7 +141,7 @@ class Scrubber:
         """Verify what files hold of an entry, and repair it. Raises OSError."""
         for chunk in self._storage.chunks(ledger):
             if chunk.first <= entry <= chunk.last and chunk.file in self:
-                span, found = (ledger, chunk.first, chunk.last), _Found(chunk.file)
+                span, found = (ledger, chunk.first, chunk.last), _DamagedFile(chunk.file)
                 self.damage = [each for each in self.damage if each[2:] != span]  # met before
                 await self._verify_chunk(found, ledger, chunk)
                 if found.chunks:
@@ -165,8 +165,8 @@ class Scrubber:
             _log.error("bookie %s has %d damages left", self._bookie, len(self.damage))
         _log.info("bookie %s scrubbed: %s", self._bookie, self.counts)
 
-    async def _verify_file(self, number: int) -> _Found:
-        path, found = entries_path(number), _Found(number)
+    async def _verify_file(self, number: int) -> _DamagedFile:
+        path, found = entries_path(number), _DamagedFile(number)
         try:
             await load_index(self._disk, number, self._bookie)
         except (CorruptStorageError, OSError) as error:
@@ -182,7 +182,7 @@ class Scrubber:
         self.counts.files += 1
         return found
 
-    async def _repair(self, found: _Found) -> None:
+    async def _repair(self, found: _DamagedFile) -> None:
         """Patch a file's chunks and write it anew; unrepaired damage stays reported."""
         if self._copies is None:
             return
@@ -231,7 +231,7 @@ class Scrubber:
     def __contains__(self, number: int) -> bool:
         return number in self._storage.shelf
 
-    async def _verify_chunk(self, found: _Found, ledger: LedgerId, chunk: ChunkAt) -> None:
+    async def _verify_chunk(self, found: _DamagedFile, ledger: LedgerId, chunk: ChunkAt) -> None:
         error = await self._storage.reads.verify(ledger, chunk)
         if error is not None:
             path = entries_path(chunk.file)

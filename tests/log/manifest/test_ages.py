@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.log.manifest import ages
-from quire.log.manifest.ages import NO_AGES, Ages, Mark, Reading
+from quire.log.manifest.ages import NO_AGES, AgeMark, Ages, Reading
 
 YEARS: Final = 10 * 365 * 86_400_000
 HOUR: Final = 3_600_000
@@ -27,7 +27,7 @@ def test_right_clocks_give_the_true_age() -> None:
     for number in (2, 3, 4):
         log = log.marked(reading((number - 1) * HOUR), 1, number)
     log = log.at(reading(4 * HOUR))
-    assert log.marks == (Mark(2, HOUR), Mark(3, 2 * HOUR), Mark(4, 3 * HOUR))
+    assert log.marks == (AgeMark(2, HOUR), AgeMark(3, 2 * HOUR), AgeMark(4, 3 * HOUR))
     assert [log.older_than(each) for each in (HOUR - 1, HOUR, 2 * HOUR, 3 * HOUR)] == [4, 3, 2, 0]
 
 
@@ -67,7 +67,7 @@ def test_what_is_not_counted_yet_gets_no_mark() -> None:
     now = reading(HOUR, machine="other")
     assert log.marked(now, 1, 2) is log
     later = log.seen(100 + HOUR).marked(now, 1, 2)
-    assert later.marks == (Mark(2, HOUR),)
+    assert later.marks == (AgeMark(2, HOUR),)
 
 
 def test_a_reading_is_replaced_soon_when_it_cannot_be_gone_on_from() -> None:

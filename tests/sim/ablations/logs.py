@@ -251,13 +251,13 @@ def look_for_the_end_as_reading_begins() -> list[Patch]:
 
 
 def count_what_follows_an_open_segment() -> list[Patch]:
-    whole = snapshot._Snapshot.add
+    whole = snapshot._LogSnapshot.add
 
     async def add(self: Any, segment: Any) -> bool:
         await whole(self, segment)
         return True
 
-    return [(snapshot._Snapshot, "add", add)]
+    return [(snapshot._LogSnapshot, "add", add)]
 
 
 def take_what_was_announced_for_the_end() -> list[Patch]:

@@ -61,10 +61,10 @@ def write_attempts_among_the_files() -> list[Patch]:
 
 
 def look_for_files_in_one_place() -> list[Patch]:
-    whole = reader._Place.__init__
+    whole = reader._FilePlace.__init__
 
     def init(self: Any, file: Any, ledger: int) -> None:
         whole(self, file, ledger)
         self._places = (self._places[0], self._places[0])
 
-    return [(reader._Place, "__init__", init)]
+    return [(reader._FilePlace, "__init__", init)]

@@ -80,14 +80,14 @@ class _UnfencedBookie:
 def believe_one_negative() -> list[Patch]:
     def judge(
         replication: Replication, entry: EntryId, answers: Mapping[int, Any]
-    ) -> recovery_plan.Verdict:
+    ) -> recovery_plan.EntryVerdict:
         said = [answers.get(position) for position in replication.write_set(entry)]
         if recovery_plan.Answer.OK in said:
-            return recovery_plan.Verdict.RECOVER
+            return recovery_plan.EntryVerdict.RECOVER
         if recovery_plan.Answer.ABSENT in said:
-            return recovery_plan.Verdict.END
+            return recovery_plan.EntryVerdict.END
         waiting = None in said
-        return recovery_plan.Verdict.UNDECIDED if waiting else recovery_plan.Verdict.FAIL
+        return recovery_plan.EntryVerdict.UNDECIDED if waiting else recovery_plan.EntryVerdict.FAIL
 
     return [(recovery_plan, "judge", judge)]
 

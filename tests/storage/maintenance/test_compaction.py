@@ -11,7 +11,7 @@ from quire.errors import LedgerFencedError, StoreUnavailableError
 from quire.storage.entries.entry_log import _CHUNK, LedgerChunks, entries_path
 from quire.storage.entries.file_set import FileUse, LedgerParts
 from quire.storage.journal.options import StorageOptions
-from quire.storage.maintenance.compaction import Plan, choose
+from quire.storage.maintenance.compaction import CompactionPlan, choose
 from quire.storage.maintenance.garbage import Collector
 from tests.sim.disk import Cut, SimFile
 from tests.storage.compaction_scene import (
@@ -38,17 +38,20 @@ def use(number: int, size: int, live: int, rows: int = 0) -> FileUse:
     [
         ([], None),
         ([use(1, 100, 100)], None),
-        ([use(1, 100, 0), use(2, 100, 100), use(3, 9, 0)], Plan((1, 3), is_empty=True)),
-        ([use(1, 100, 0, rows=1)], Plan((1,))),
-        ([use(1, 100, 20), use(2, 100, 19), use(3, 100, 10)], Plan((3,))),
+        ([use(1, 100, 0), use(2, 100, 100), use(3, 9, 0)], CompactionPlan((1, 3), is_empty=True)),
+        ([use(1, 100, 0, rows=1)], CompactionPlan((1,))),
+        ([use(1, 100, 20), use(2, 100, 19), use(3, 100, 10)], CompactionPlan((3,))),
         ([use(n, 10, 10) for n in range(7)], None),
-        ([use(n, 10, 10) for n in range(9)], Plan(tuple(range(9)))),
-        ([use(n, 100, 100) for n in range(20)], Plan(tuple(range(10)))),
-        ([use(n, 10, 10) for n in (5, 1, 9, 2, 8, 4, 7, 3)], Plan((5, 1, 9, 2, 8, 4, 7, 3))),
+        ([use(n, 10, 10) for n in range(9)], CompactionPlan(tuple(range(9)))),
+        ([use(n, 100, 100) for n in range(20)], CompactionPlan(tuple(range(10)))),
+        (
+            [use(n, 10, 10) for n in (5, 1, 9, 2, 8, 4, 7, 3)],
+            CompactionPlan((5, 1, 9, 2, 8, 4, 7, 3)),
+        ),
         ([use(n, 500 if n == 4 else 10, 500 if n == 4 else 10) for n in range(11)], None),
     ],
 )
-def test_what_is_compacted_next(uses: list[FileUse], plan: Plan | None) -> None:
+def test_what_is_compacted_next(uses: list[FileUse], plan: CompactionPlan | None) -> None:
     assert choose(uses, 0.2, 1000, 1 << 40) == plan
 
 
@@ -57,15 +60,17 @@ def test_the_largest_files_that_flushes_write_are_joined() -> None:
     most = options.memory_bytes_max
     uses = [use(number, most, most) for number in range(8)]
     plan = choose(uses, options.minor_live_share, options.joined_bytes_max, 1 << 40)
-    assert plan == Plan(tuple(range(8)))
+    assert plan == CompactionPlan(tuple(range(8)))
 
 
 def test_a_nearly_full_disk_is_not_filled_by_compaction() -> None:
     uses = [use(1, 1000, 150), use(2, 100, 0)]
-    assert choose(uses, 0.2, 1000, 100) == Plan((2,), is_empty=True)
+    assert choose(uses, 0.2, 1000, 100) == CompactionPlan((2,), is_empty=True)
     assert choose(uses[:1], 0.2, 1000, 100) is None
     fitting = [use(1, 1000, 101), use(3, 500, 90)]
-    assert choose(fitting, 0.2, 1000, 100) == Plan((3,)), "though the other one has less that lives"
+    assert choose(fitting, 0.2, 1000, 100) == CompactionPlan((3,)), (
+        "though the other one has less that lives"
+    )
 
 
 def test_parts_of_a_ledger_are_found_without_looking_at_all() -> None:
