@@ -109,10 +109,7 @@ def back(settings: Settings, bookie: str) -> None:
     Example:
       quire bookie back 0f9cb98e
     """
-    now = now_ms()
-    run(
-        lambda: _wish(settings, bookie, lambda name: wishes.serve(name, Wish.AWAY, now, operator()))
-    )
+    _serve_again(settings, bookie, Wish.AWAY)
 
 
 @click.command(short_help="End the drain of a bookie.")
@@ -125,12 +122,7 @@ def recommission(settings: Settings, bookie: str) -> None:
     Example:
       quire bookie recommission 0f9cb98e
     """
-    now = now_ms()
-    run(
-        lambda: _wish(
-            settings, bookie, lambda name: wishes.serve(name, Wish.DRAIN, now, operator())
-        )
-    )
+    _serve_again(settings, bookie, Wish.DRAIN)
 
 
 @click.command(short_help="Give up the identity of a bookie that holds nothing.")
@@ -149,6 +141,12 @@ def forget(settings: Settings, bookie: str, reason: str, dry_run: bool) -> None:
       quire bookie forget 0f9cb98e --reason 'disk lost'
     """
     run(lambda: _forget(settings, bookie, reason, dry_run))
+
+
+def _serve_again(settings: Settings, bookie: str, ended: Wish) -> None:
+    """End one wish, away or drain. A bookie under the other wish refuses."""
+    now = now_ms()
+    run(lambda: _wish(settings, bookie, lambda name: wishes.serve(name, ended, now, operator())))
 
 
 async def _wish(

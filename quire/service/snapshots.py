@@ -31,7 +31,7 @@ from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord
 from quire.log.records.batch import decode_batch, encode_batch
 from quire.log.records.encryption import Decryption, Encryption
-from quire.log.records.position import BEGINNING, Position
+from quire.log.records.position import BEGINNING, Position, stored_position
 from quire.log.records.txids import NO_TXID
 from quire.log.segment_store.ledgers import facts_of
 from quire.metastore.changes import Change, Create, Delete, Put
@@ -83,7 +83,8 @@ class Snapshot:
                 "position": str(position),
                 "offset": int(offset),
             }:
-                return cls(log_id, ledger, Position.parse(position), offset, unknown)
+                place = stored_position(path, position)
+                return cls(log_id, ledger, place, offset, unknown)
         raise CorruptRecordError(path, f"not a snapshot: {sorted(body)}")
 
 

@@ -7,14 +7,20 @@ from functools import partial
 
 import pytest
 
-from quire.errors import DeposedError, HandleClosedError, NoSuchLedgerError, NoSuchNodeError
+from quire.errors import (
+    CorruptRecordError,
+    DeposedError,
+    HandleClosedError,
+    NoSuchLedgerError,
+    NoSuchNodeError,
+)
 from quire.ledger.quorum import Replication
 from quire.log.manifest.options import LogOptions
 from quire.log.records.keyring import Keyring
-from quire.log.records.position import BEGINNING
+from quire.log.records.position import BEGINNING, Position
 from quire.metastore.layout import log_path, service_path
 from quire.service import Role
-from quire.service.snapshots import Snapshots, gc_snapshots
+from quire.service.snapshots import Snapshot, Snapshots, gc_snapshots
 from tests.service.replicas import NAME, Replica, agree, replicas
 from tests.support.interrupted import cancelled_at
 from tests.support.log_cluster import Gate, LogCluster, refuse, run, whole_client
@@ -328,3 +334,10 @@ def test_a_warning_is_given_for_a_snapshot_that_is_missing_and_only_then(
     assert warned == (
         ["no snapshot at offset 20: log 's' is closed"] if failing == "snapshot" else []
     )
+
+
+def test_a_damaged_position_is_damage_of_the_record() -> None:
+    text = Snapshot("0" * 32, 7, Position(1, 2, 3), 5).encode()
+    assert Snapshot.decode("/s", text).position == Position(1, 2, 3)
+    with pytest.raises(CorruptRecordError, match="/s"):
+        Snapshot.decode("/s", text.replace(b"1.2.3", b"1.2.x"))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from quire.errors import CorruptRecordError, InvalidRequestError
+from quire.errors import CorruptRecordError
 from quire.fields import NOTHING, Unknown
-from quire.log.records.position import Position
+from quire.log.records.position import Position, stored_position
 from quire.metastore.record import RecordFormat
 
 FORMAT: Final = RecordFormat("cursor", frozenset({"name", "log_id", "position", "updated_ms"}))
@@ -56,8 +55,7 @@ class CursorRecord:
                 "position": str(position),
                 "updated_ms": int(updated_ms),
             }:
-                with suppress(InvalidRequestError):
-                    return cls(name, log_id, Position.parse(position), updated_ms, unknown)
+                return cls(name, log_id, stored_position(path, position), updated_ms, unknown)
         raise CorruptRecordError(path, f"not a cursor: {body}")
 
     @property

@@ -17,7 +17,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
-from quire.errors import InvalidRequestError
+from quire.errors import CorruptRecordError, InvalidRequestError
 
 
 class Position(NamedTuple):
@@ -78,6 +78,14 @@ def to_ms(time: datetime) -> int:
     if time.utcoffset() is None:
         raise InvalidRequestError(f"{time} has no time zone: write it with one")
     return -((_EPOCH - time) // _MILLISECOND)
+
+
+def stored_position(path: str, text: str) -> Position:
+    """Return the position in a metadata record. Raises `CorruptRecordError`, naming the path."""
+    try:
+        return Position.parse(text)
+    except InvalidRequestError as error:
+        raise CorruptRecordError(path, str(error)) from error
 
 
 def check_position(position: Position) -> None:
