@@ -21,7 +21,7 @@ S2_COMMIT := 36ce9bd
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations soak judges s2 netns bench proto format clean spec tlc docs
+	ablations mutations soak judges s2 netns drills bench proto format clean spec tlc docs
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -127,6 +127,9 @@ ablations: $(VENV)/test.stamp ## remove each safeguard in turn and renew its tab
 
 mutations: $(VENV)/test.stamp ## make each edit of a list in a copy: a test must fail; renews docs/ablations.md
 	@$(BIN)/python -m tests.mutations
+
+drills: $(VENV)/test.stamp ## what an operator relies on, on real processes; NAMES="lost drained" for some
+	@$(BIN)/python -m tests.drills $(NAMES)
 
 soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(ZOOKEEPER),--zookeeper $(ZOOKEEPER))

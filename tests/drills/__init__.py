@@ -1,0 +1,1 @@
+"""Drills: what an operator relies on, played on real processes (docs/drills.md)."""

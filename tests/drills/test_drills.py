@@ -1,0 +1,62 @@
+"""The program that plays drills: it tells what failed, and goes on. The drills need minutes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.drills.__main__ import play, promise
+from tests.drills.drills import DRILLS, Proof
+from tests.drills.scene import check
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "drills.md").read_text(encoding="utf-8")
+
+
+async def good() -> Proof:
+    """Something holds."""
+    return Proof("it held", 7)
+
+
+async def bad() -> Proof:
+    """Something else holds."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.sleep(0))
+        check(False, "it did not hold")
+    return Proof("never")
+
+
+async def broken() -> Proof:
+    """A drill with a mistake in it."""
+    raise ValueError("a mistake")
+
+
+PLAYED = {"bad": bad, "good": good, "broken": broken}
+
+
+def test_a_drill_that_fails_is_told_and_the_others_are_played(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert play(list(PLAYED), PLAYED, as_json=True) == 2
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(each["drill"], each["outcome"]) for each in lines] == [
+        ("bad", "FAILED"),
+        ("good", "ok"),
+        ("broken", "FAILED"),
+    ]
+    assert lines[0]["found"] == "DrillError: it did not hold"
+    assert (lines[1]["found"], lines[1]["bytes"]) == ("it held", 7)
+
+
+def test_people_read_what_was_proven(capsys: pytest.CaptureFixture[str]) -> None:
+    assert play(["good"], PLAYED, as_json=False) == 0
+    out = capsys.readouterr().out
+    assert "Something holds." in out
+    assert "it held" in out
+
+
+def test_the_page_lists_every_drill_with_its_promise() -> None:
+    for name, drill in DRILLS.items():
+        assert f"| `{name}` | {promise(drill)} |" in PAGE
