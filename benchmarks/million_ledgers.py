@@ -136,7 +136,7 @@ async def measure_store(stored: int) -> None:
     """Print how fast a survey reads from SQLite."""
     made = MadeRecords(stored, [f"{number:032x}" for number in range(50)])
     with tempfile.TemporaryDirectory() as directory:
-        store = await create_store(f"sqlite:{Path(directory) / 'metadata.db'}")
+        store = await create_store(f"sqlite://{Path(directory) / 'metadata.db'}")
         try:
             for first in range(0, stored, CHANGES):
                 some = range(first, min(first + CHANGES, stored))

@@ -9,12 +9,12 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import click
 
-from quire.cli.health import Duration
+from quire.cli.durations import Duration
 from quire.cli.logs import LogOutput, logging_options
 from quire.cli.metadata import opened
 from quire.cli.output import print_json
@@ -46,18 +46,26 @@ def healing_delay_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def auditor_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the option `--auditor`."""
-    return click.option(
+def auditor_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of an auditor; it takes them as `auditor`, None for none."""
+
+    @click.option(
         "--auditor/--no-auditor",
         default=True,
         show_default=True,
         envvar="QUIRE_AUDITOR",
         help="Offer an auditor, which heals the cluster while it is elected.",
-    )(command)
+    )
+    @healing_delay_option
+    @wraps(command)
+    def wrapped(*args: Any, auditor: bool, healing_delay: float, **kwargs: Any) -> Any:
+        offered = _open_auditor(healing_delay) if auditor else None
+        return command(*args, auditor=offered, **kwargs)
+
+    return wrapped
 
 
-def open_auditor(delay: float) -> OpenAuditor:
+def _open_auditor(delay: float) -> OpenAuditor:
     """Return what offers an auditor in the name of a bookie."""
 
     def opening(store: MetadataStore, name: str) -> AbstractAsyncContextManager[object]:

@@ -15,12 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from quire.bookie import BookieAddress, BookieInfo
-from quire.cli.auditing import (
-    OpenAuditor,
-    auditor_option,
-    healing_delay_option,
-    open_auditor,
-)
+from quire.cli.auditing import OpenAuditor, auditor_options
 from quire.cli.drain import drain
 from quire.cli.health import list_all, lost_after_option
 from quire.cli.logs import LogOutput, logging_options
@@ -199,8 +194,7 @@ def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> No
     is_flag=True,
     help="Accept that other machines reach --listen or --listen-runs, which have no TLS.",
 )
-@auditor_option
-@healing_delay_option
+@auditor_options
 @logging_options
 @exit_with_parent_option
 @with_settings
@@ -215,8 +209,7 @@ def serve(
     storage: tuple[tuple[str, float], ...],
     limits: tuple[tuple[str, float], ...],
     insecure_network: bool,
-    auditor: bool,
-    healing_delay: float,
+    auditor: OpenAuditor | None,
     logging: LogOutput,
     exit_with_parent: bool,
 ) -> None:
@@ -246,8 +239,7 @@ def serve(
     options = build(storage_options(), storage)
     bounds = build(service_limits(), limits)
     where = (directory, listen, runs, insecure_network, advertise, metrics, place)
-    audits = open_auditor(healing_delay) if auditor else None
-    work = partial(_serve, settings, *where, options, bounds, audits)
+    work = partial(_serve, settings, *where, options, bounds, auditor)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
 

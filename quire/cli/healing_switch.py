@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from quire.cli.health import Duration
+from quire.cli.durations import Duration
 from quire.cli.metadata import opened
 from quire.cli.output import Value, note, print_fields, print_json
 from quire.cli.settings import Settings, run, with_settings
