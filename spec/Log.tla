@@ -17,9 +17,8 @@
 (* moment at which the manifest is still, or again, what it was.             *)
 (*                                                                           *)
 (* Not here: readers, cursors, producers, offload, offsets and times,        *)
-(* a seal of the log, trims inside a segment, pages of a manifest (there are *)
-(* none yet; SealIn, AppendTo, Trimmed are where they would come in),        *)
-(* liveness.                                                                 *)
+(* a seal of the log, trims inside a segment, liveness. A manifest is one    *)
+(* record; Pages.tla is why that is sound for one in pages.                  *)
 EXTENDS Naturals, Integers, Sequences, FiniteSets
 
 CONSTANTS Leaders,    \* how many processes may lead

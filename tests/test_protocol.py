@@ -18,6 +18,10 @@ from tests.spec import trace
 from tests.spec.ledger import SAFEGUARDS
 from tests.spec.log import SAFEGUARDS as LOG_SAFEGUARDS
 from tests.spec.log_bounds import REMOVED
+from tests.spec.log_bounds import Removed as LogRemoved
+from tests.spec.page_bounds import REMOVED as PAGES_REMOVED
+from tests.spec.page_bounds import Removed as PageRemoved
+from tests.spec.pages import SAFEGUARDS as PAGE_SAFEGUARDS
 from tests.support.state_diagram import DOCUMENT, renewed
 
 TEXT = DOCUMENT.read_text(encoding="utf-8")
@@ -124,10 +128,11 @@ class Specified(NamedTuple):
 
 LEDGER = Specified("Ledger.tla", "10. ", SAFEGUARDS, frozenset({"First", "Ens", "Entry"}))
 LOG = Specified("Log.tla", "11. ", LOG_SAFEGUARDS, frozenset({"Writes", "Cur"}))
-BOTH = pytest.mark.parametrize("specified", [LEDGER, LOG], ids=["ledger", "log"])
+PAGES = Specified("Pages.tla", "12. ", PAGE_SAFEGUARDS, frozenset())
+MODULES = pytest.mark.parametrize("specified", [LEDGER, LOG, PAGES], ids=["ledger", "log", "pages"])
 
 
-@BOTH
+@MODULES
 def test_every_action_of_the_specification_stands_beside_its_rule(specified: Specified) -> None:
     spec = specified.text()
     _, _, following = spec.partition("Next == ")
@@ -137,28 +142,42 @@ def test_every_action_of_the_specification_stands_beside_its_rule(specified: Spe
     assert actions <= specified.named(), sorted(actions - specified.named())
 
 
-@BOTH
+@MODULES
 def test_every_safeguard_of_the_specification_stands_beside_its_rule(specified: Specified) -> None:
     assert set(specified.safeguards) <= specified.named()
 
 
-@BOTH
+@MODULES
 def test_nothing_stands_there_that_the_specification_lacks(specified: Specified) -> None:
     known = {*OPERATOR.findall(specified.text()), *specified.safeguards}
     assert specified.named() <= known, sorted(specified.named() - known)
 
 
-def test_the_table_says_what_breaks_without_each_safeguard_of_a_log() -> None:
-    breaks = {name: row[2] for row in LOG.rows() for name in re.findall(r"`(\w+)`", row[1])}
-    for each in REMOVED:
+@pytest.mark.parametrize(
+    ("specified", "removed"), [(LOG, REMOVED), (PAGES, PAGES_REMOVED)], ids=["log", "pages"]
+)
+def test_the_table_says_what_breaks_without_each_safeguard(
+    specified: Specified, removed: tuple[LogRemoved | PageRemoved, ...]
+) -> None:
+    breaks = {name: row[2] for row in specified.rows() for name in re.findall(r"`(\w+)`", row[1])}
+    for each in removed:
         said = f"{each.outcome.broken}, {each.outcome.depth} states: {each.why}"
         assert breaks[each.safeguard].strip() == said
 
 
-def stated_rules() -> set[str]:
-    """The rules of sections 1 to 4, which the specification is about."""
-    text = TEXT[TEXT.index("\n## 1. ") : TEXT.index("\n## 5. ")]
+def stated_rules(first: int = 1, end: int = 5) -> set[str]:
+    """The rules of some sections; by default of 1 to 4, which `Ledger.tla` is about."""
+    text = TEXT[TEXT.index(f"\n## {first}. ") : TEXT.index(f"\n## {end}. ")]
     return set(RULE.findall(text))
+
+
+def test_every_rule_of_a_log_stands_beside_the_specification_or_is_not_in_it() -> None:
+    named, _, outside = section("11. ").partition("Not in the specification:")
+    inside = set(re.findall(r"\b[A-Z]\d+\b", named + section("12. ")))
+    left_out = set(re.findall(r"\b[A-Z]\d+\b", outside))
+    assert stated_rules(6, 7) <= inside | left_out, sorted(stated_rules(6, 7) - inside - left_out)
+    assert left_out.isdisjoint(inside)
+    assert left_out <= stated_rules(6, 7)
 
 
 def test_every_rule_of_a_ledger_stands_beside_the_specification() -> None:

@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from tests.spec import bounds, log_bounds
+from tests.spec import bounds, log_bounds, page_bounds
 from tests.spec.checker import Model, Outcome, check
 from tests.spec.ledger import LedgerModel
 from tests.spec.log import LogModel
+from tests.spec.pages import PageModel
 
 
 def _rows() -> Iterator[tuple[str, Model[Any], Outcome]]:
@@ -17,6 +18,8 @@ def _rows() -> Iterator[tuple[str, Model[Any], Outcome]]:
         yield name, LedgerModel(row.bounds), row.outcome
     for name, each in {**log_bounds.PASSING, **log_bounds.THOROUGH}.items():
         yield f"log: {name}", LogModel(each.bounds), each.outcome
+    for name, paged in {**page_bounds.PASSING, **page_bounds.THOROUGH}.items():
+        yield f"pages: {name}", PageModel(paged.bounds), paged.outcome
 
 
 def main() -> int:

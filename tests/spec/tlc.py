@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.spec import bounds as ledger_bounds
-from tests.spec import log_bounds
+from tests.spec import log_bounds, page_bounds
 from tests.spec.checker import Outcome
 from tests.spec.ledger import SAFEGUARDS, Bounds
 from tests.spec.log import PROMISES as LOG_PROMISES
 from tests.spec.log import SAFEGUARDS as LOG_SAFEGUARDS
 from tests.spec.log import LogBounds
+from tests.spec.pages import PROMISES as PAGE_PROMISES
+from tests.spec.pages import SAFEGUARDS as PAGE_SAFEGUARDS
+from tests.spec.pages import PageBounds
 
 SPEC: Final = Path(__file__).parents[2] / "spec"
 COUNTS: Final = re.compile(r"^(\d+) states generated, (\d+) distinct states found", re.MULTILINE)
@@ -77,6 +80,18 @@ def log_task(bounds: LogBounds, removed: Iterable[str] = ()) -> Task:
     return Task("Log", _configuration(constants, LOG_PROMISES))
 
 
+def page_task(bounds: PageBounds, removed: Iterable[str] = ()) -> Task:
+    """Return what TLC is to check of `Pages.tla`."""
+    constants: dict[str, object] = {
+        "Editors": bounds.editors,
+        "N": bounds.segments,
+        "F": bounds.rows,
+        "Names": bounds.names,
+        **{name: name not in set(removed) for name in PAGE_SAFEGUARDS},
+    }
+    return Task("Pages", _configuration(constants, PAGE_PROMISES))
+
+
 def _configuration(constants: dict[str, object], invariants: Iterable[str], *more: str) -> str:
     rows = [f"  {name} = {_written(value)}" for name, value in constants.items()]
     lines = ["SPECIFICATION Spec", "CONSTANTS", *rows, *more, "CHECK_DEADLOCK FALSE"]
@@ -123,6 +138,11 @@ def _comparisons() -> Iterator[tuple[str, Task, Outcome]]:
     for row in log_bounds.REMOVED:
         task = log_task(row.bounds, [row.safeguard])
         yield f"log: without {row.safeguard}", task, row.outcome
+    for name, (paged, expected) in {**page_bounds.PASSING, **page_bounds.THOROUGH}.items():
+        yield f"pages: {name}", page_task(paged), expected
+    for lost in page_bounds.REMOVED:
+        task = page_task(lost.bounds, [lost.safeguard])
+        yield f"pages: without {lost.safeguard}", task, lost.outcome
 
 
 def _is_same(found: Outcome, expected: Outcome) -> bool:
