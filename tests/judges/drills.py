@@ -197,12 +197,13 @@ async def power_loss_with_a_pause(stage: Stage) -> None:
         await stage.more()
         await stage.cluster.cut_power([lost])
         slot = await stage.workers.new_leader(0)
+        epoch = stage.workers.epoch()  # the next leader may come at any moment from here on
         await stage.workers.kill(slot)
         for index in paused:
             stage.cluster.resume(index)
         await stage.revive([lost])  # a segment needs all five: without it no leader begins one
         await stage.workers.start(slot)
-        await stage.workers.new_leader(stage.workers.epoch())
+        await stage.workers.new_leader(epoch)
         await stage.more()
 
 
@@ -237,9 +238,10 @@ async def membership(stage: Stage) -> None:
         await stage.cluster.remove(removed)
         await stage.more()
         slot = await stage.workers.new_leader(0)
+        epoch = stage.workers.epoch()  # the next leader may come at any moment from here on
         await stage.workers.kill(slot)
         await stage.workers.start(slot)
-        await stage.workers.new_leader(stage.workers.epoch())
+        await stage.workers.new_leader(epoch)
 
 
 DRILLS: Final[dict[str, Drill]] = {
