@@ -26,7 +26,7 @@ AT_ONCE: Final = 16
 async def inventories(
     client: Client, on_progress: Callable[[int, int], None]
 ) -> AsyncIterator[Inventory]:
-    """Yield the inventories of all ledgers, ascending; one that is deleted meanwhile is left out.
+    """Yield the inventories of all ledgers, ascending, without ledgers that are deleted meanwhile.
 
     Raises the store's errors. A bookie that does not answer is part of each inventory.
     """

@@ -1,6 +1,6 @@
 """`quire bookie away`, `back`, `recommission` and `forget`: an operator's wishes.
 
-`drain` is in drain.py, and shares what is public here.
+`drain` is in drain.py, and shares the public names here.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def print_standing(
     is_dry: bool = False,
     **more: Value,
 ) -> None:
-    """Print what a bookie is set to, or would be; `more` fields are for programs."""
+    """Print the wish that a bookie has, or would have; `more` fields are for programs."""
     if settings.json:
         fields: dict[str, Value] = {
             "bookie": bookie,

@@ -2,8 +2,8 @@
 
 Finding them reads the record of every ledger: some hundred a second from ZooKeeper. It is done for
 an operator who is about to take a bookie away, so that a mistake is refused before it is made.
-`obstacles_to_away` and `obstacles_to_forget` are pure; what a drain asks is in
-quire/repair/departure.py.
+`obstacles_to_away` and `obstacles_to_forget` are pure. The check before a drain is
+in quire/repair/departure.py.
 """
 
 from __future__ import annotations

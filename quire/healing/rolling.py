@@ -18,7 +18,7 @@ from quire.ledger.info import LedgerInfo
 from quire.ledger.inventory import Inventory
 
 SERVING: Final = (State.UP, State.READ_ONLY, State.DRAINING)
-"""A bookie in one of these states serves its copies, and nobody is about to stop it."""
+"""A bookie in one of these states serves its copies, and no operator is about to stop it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Thin:
 
 
 def serving(facts: ClusterFacts) -> set[BookieId]:
-    """Return the bookies whose copies count."""
+    """Return the bookies that count as holders of their copies."""
     return {each.bookie for each in facts.bookies if facts.state(each) in SERVING}
 
 

@@ -152,8 +152,8 @@ def _write(bookie: BookieId, record: Versioned | None, standing: Standing) -> Ch
 async def forget(
     store: MetadataStore, bookie: BookieId, now_ms: int, reason: str, by: str
 ) -> Standing:
-    """Give a bookie's identity up: its standing is `gone`. Its cookie, its heartbeat and what
-    it was asked to copy go.
+    """Give a bookie's identity up: its standing is `gone`. Its cookie, its heartbeat and its
+    open assignments go.
 
     One transaction, which can be repeated. A directory of this identity is never served again.
     Raises the store's errors. The caller has seen that no ledger names the bookie.

@@ -133,7 +133,7 @@ class PeerCopies:
 
     def _leaving(self, ledger: LedgerId) -> frozenset[BookieId]:
         """Return the bookies whose places this one takes. They are read first: a bookie that is
-        drained has no other work, and one that is lost is not tried, as it is not registered.
+        drained has no other work, and a lost bookie is not tried, as it is not registered.
         """
         assigned = self._assignments.of(ledger)
         return frozenset(() if assigned is None else (each.old for each in assigned.replicas))

@@ -1,7 +1,7 @@
 """Whether the copies of a bookie that is to leave fit on others, before anything is moved. Pure.
 
 Every place of the bookie is given away on trial, as a heal would give it, and the bytes are
-counted against the room of each target. The heal draws again when it happens, so what it chooses
+counted against the room of each target. The heal draws again when it happens, so its choice
 differs; whether there is a legal target does not depend on the draw.
 """
 
@@ -28,7 +28,7 @@ NAMED_MAX: Final = 5
 
 @dataclass(slots=True)
 class Departure:
-    """What a drain of a bookie would move, and what it could not.
+    """The moves of a drain, tried, and the ledgers that cannot move.
 
     Attributes:
         bookie: the bookie that is to leave.
@@ -46,7 +46,7 @@ class Departure:
 
     @property
     def bytes(self) -> int:
-        """What is copied in all."""
+        """The bytes that are copied in all."""
         return sum(self.targets.values())
 
     @property
@@ -70,12 +70,12 @@ def plan_departure(
     candidates: Sequence[Candidate],
     labels: Callable[[BookieId], Labels],
 ) -> Departure:
-    """Return what a drain of a bookie would move.
+    """Try the drain of a bookie, and return its moves.
 
     Args:
         naming: the ledgers that name the bookie.
-        candidates: the bookies that may take copies, with the bytes that each may take; 0 for one
-            of which that is not known.
+        candidates: the bookies that may take copies, with the bytes that each may take; 0 when
+            that is not known.
         labels: where a bookie is.
     """
     found = Departure(bookie)
