@@ -77,7 +77,7 @@ class BodyTooLargeError(GatewayError):
         super().__init__(f"the body has more than {bytes_max} bytes: send fewer records at a time")
 
 
-class Kind(NamedTuple):
+class ErrorAnswer(NamedTuple):
     """How a family of errors is answered."""
 
     status: int
@@ -86,39 +86,39 @@ class Kind(NamedTuple):
     """Seconds after which to try again; None: not without a change."""
 
 
-FAMILIES: Final[tuple[tuple[type[Exception], Kind], ...]] = (
-    (BusyError, Kind(429, "busy", 1)),
-    (NotReadyError, Kind(503, "not_ready", 1)),
-    (LedElsewhereError, Kind(409, "led_elsewhere")),
-    (TailConflictError, Kind(412, "offset_conflict")),
-    (SequenceConflictError, Kind(409, "sequence_conflict")),
-    (LogSealedError, Kind(409, "sealed")),
-    (PositionTrimmedError, Kind(410, "trimmed")),
-    (BodyTooLargeError, Kind(413, "too_large")),
-    (EntryTooLargeError, Kind(413, "too_large")),
-    (UnauthorizedError, Kind(403, "forbidden")),
-    (InvalidRequestError, Kind(400, "invalid_request")),
-    (NotFoundError, Kind(404, "not_found")),
-    (ConflictError, Kind(409, "conflict")),
-    (OutcomeUnknownError, Kind(504, "outcome_unknown", 1)),
-    (RetryError, Kind(503, "unavailable", 1)),
-    (ClosedError, Kind(503, "not_ready", 1)),
-    (LeadershipLostError, Kind(503, "not_ready", 1)),
-    (SessionExpiredError, Kind(503, "not_ready", 1)),
-    (IntegrityError, Kind(500, "damaged")),
-    (QuireError, Kind(500, "internal")),
+FAMILIES: Final[tuple[tuple[type[Exception], ErrorAnswer], ...]] = (
+    (BusyError, ErrorAnswer(429, "busy", 1)),
+    (NotReadyError, ErrorAnswer(503, "not_ready", 1)),
+    (LedElsewhereError, ErrorAnswer(409, "led_elsewhere")),
+    (TailConflictError, ErrorAnswer(412, "offset_conflict")),
+    (SequenceConflictError, ErrorAnswer(409, "sequence_conflict")),
+    (LogSealedError, ErrorAnswer(409, "sealed")),
+    (PositionTrimmedError, ErrorAnswer(410, "trimmed")),
+    (BodyTooLargeError, ErrorAnswer(413, "too_large")),
+    (EntryTooLargeError, ErrorAnswer(413, "too_large")),
+    (UnauthorizedError, ErrorAnswer(403, "forbidden")),
+    (InvalidRequestError, ErrorAnswer(400, "invalid_request")),
+    (NotFoundError, ErrorAnswer(404, "not_found")),
+    (ConflictError, ErrorAnswer(409, "conflict")),
+    (OutcomeUnknownError, ErrorAnswer(504, "outcome_unknown", 1)),
+    (RetryError, ErrorAnswer(503, "unavailable", 1)),
+    (ClosedError, ErrorAnswer(503, "not_ready", 1)),
+    (LeadershipLostError, ErrorAnswer(503, "not_ready", 1)),
+    (SessionExpiredError, ErrorAnswer(503, "not_ready", 1)),
+    (IntegrityError, ErrorAnswer(500, "damaged")),
+    (QuireError, ErrorAnswer(500, "internal")),
 )
 """The first match counts."""
 
 
-def kind_of(error: QuireError | GatewayError) -> Kind:
+def kind_of(error: QuireError | GatewayError) -> ErrorAnswer:
     """Return how an error is answered."""
     return next(kind for family, kind in FAMILIES if isinstance(error, family))
 
 
 def answer_to(
     error: QuireError | GatewayError,
-) -> tuple[Kind, dict[str, object], Mapping[str, str]]:
+) -> tuple[ErrorAnswer, dict[str, object], Mapping[str, str]]:
     """Return the kind, the body and the headers of the answer to a request that failed."""
     kind = kind_of(error)
     body: dict[str, object] = {"error": kind.code, "message": str(error)}

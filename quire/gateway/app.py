@@ -22,10 +22,10 @@ from quire.gateway.bodies import (
     BYTES,
     EVENTS,
     LINES,
-    Batch,
+    Submission,
     lines_of,
-    parse_batch,
     parse_json,
+    parse_submission,
     record_fields,
 )
 from quire.gateway.limits import Admission, GatewayLimits
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HttpCall:
     """One call of the table."""
 
     method: str
@@ -89,7 +89,7 @@ class Gateway:
             exception_handlers={404: _no_such_path, 405: _no_such_path},
         )
 
-    async def _answer(self, call: Call, request: Request) -> Response:
+    async def _answer(self, call: HttpCall, request: Request) -> Response:
         try:
             if not call.is_open:
                 refusal = self._refusal(request)
@@ -139,14 +139,14 @@ class Gateway:
 async def append(gateway: Gateway, request: Request) -> Response:
     """Append the records of the body, and answer once they are certain."""
     async with gateway.body(request) as body:
-        batch = parse_batch(request.headers.get("content-type", ""), body)
+        batch = parse_submission(request.headers.get("content-type", ""), body)
         async with gateway.owners.writer(_name(request)) as log:
             places = await _append(log, batch)
     records = [{"offset": each.offset, "position": str(each.position)} for each in places]
     return JSONResponse({"records": records, "next": str(places[-1].position.after)}, 201)
 
 
-async def _append(log: Log, batch: Batch) -> list[Appended]:
+async def _append(log: Log, batch: Submission) -> list[Appended]:
     expected, producer, txid = batch.expected_offset, batch.producer_sequence, batch.txid
     if batch.is_atomic or (expected, producer, txid) != (None, None, None):
         return await log.append_many(
@@ -296,23 +296,27 @@ _READS: Final = {
     "wait": "how long to wait for the first record, such as 30s; not at all by default",
 }
 
-CALLS: Final[tuple[Call, ...]] = (
-    Call("GET", "/v1/logs", list_logs, "List the logs", {}),
-    Call("GET", _LOG, show_log, "Describe a log", {}),
-    Call("PUT", _LOG, create_log, "Create a log", {}),
-    Call("POST", f"{_LOG}/records", append, "Append records", {}),
-    Call("GET", f"{_LOG}/records", read, "Read records", _READS),
-    Call("GET", f"{_LOG}/records/{{place}}", read_one, "Read the bytes of one record", {}),
-    Call("GET", f"{_LOG}/tail", tail, "Stream records", {"from": "as above; latest by default"}),
-    Call("GET", f"{_LOG}/end", end, "Find the end", {"linearizable": "true: after every append"}),
-    Call("POST", f"{_LOG}/trim", trim, "Delete the records before a place", {}),
-    Call("GET", f"{_LOG}/cursors", list_cursors, "List the cursors", {}),
-    Call("GET", f"{_LOG}/cursors/{{cursor}}", show_cursor, "Find a cursor", {}),
-    Call("PUT", f"{_LOG}/cursors/{{cursor}}", move_cursor, "Move or create a cursor", {}),
-    Call("DELETE", f"{_LOG}/cursors/{{cursor}}", delete_cursor, "Delete a cursor", {}),
-    Call("GET", "/v1/openapi.json", describe, "Describe these calls", {}, is_open=True),
-    Call("GET", "/livez", alive, "Whether the process is alive", {}, is_open=True),
-    Call("GET", "/readyz", ready, "Whether the gateway is ready", {}, is_open=True),
+CALLS: Final[tuple[HttpCall, ...]] = (
+    HttpCall("GET", "/v1/logs", list_logs, "List the logs", {}),
+    HttpCall("GET", _LOG, show_log, "Describe a log", {}),
+    HttpCall("PUT", _LOG, create_log, "Create a log", {}),
+    HttpCall("POST", f"{_LOG}/records", append, "Append records", {}),
+    HttpCall("GET", f"{_LOG}/records", read, "Read records", _READS),
+    HttpCall("GET", f"{_LOG}/records/{{place}}", read_one, "Read the bytes of one record", {}),
+    HttpCall(
+        "GET", f"{_LOG}/tail", tail, "Stream records", {"from": "as above; latest by default"}
+    ),
+    HttpCall(
+        "GET", f"{_LOG}/end", end, "Find the end", {"linearizable": "true: after every append"}
+    ),
+    HttpCall("POST", f"{_LOG}/trim", trim, "Delete the records before a place", {}),
+    HttpCall("GET", f"{_LOG}/cursors", list_cursors, "List the cursors", {}),
+    HttpCall("GET", f"{_LOG}/cursors/{{cursor}}", show_cursor, "Find a cursor", {}),
+    HttpCall("PUT", f"{_LOG}/cursors/{{cursor}}", move_cursor, "Move or create a cursor", {}),
+    HttpCall("DELETE", f"{_LOG}/cursors/{{cursor}}", delete_cursor, "Delete a cursor", {}),
+    HttpCall("GET", "/v1/openapi.json", describe, "Describe these calls", {}, is_open=True),
+    HttpCall("GET", "/livez", alive, "Whether the process is alive", {}, is_open=True),
+    HttpCall("GET", "/readyz", ready, "Whether the gateway is ready", {}, is_open=True),
 )
 
 

@@ -29,7 +29,7 @@ RECORDS_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Submission:
     """The records of one request to append."""
 
     records: tuple[bytes, ...]
@@ -40,7 +40,7 @@ class Batch:
     """Readers see all records or none. Conditions are for all records together."""
 
 
-def parse_batch(content_type: str, body: bytes) -> Batch:
+def parse_submission(content_type: str, body: bytes) -> Submission:
     """Return the records that a body has.
 
     Args:
@@ -54,10 +54,10 @@ def parse_batch(content_type: str, body: bytes) -> Batch:
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind == BYTES:
-        return Batch((body,))
+        return Submission((body,))
     if kind == LINES:
         lines = [line for line in body.split(b"\n") if line.strip()]
-        return _checked(Batch(tuple(parse_record(parse_json(line)) for line in lines)))
+        return _checked(Submission(tuple(parse_record(parse_json(line)) for line in lines)))
     if kind != JSON:
         raise InvalidRequestError(
             f"Content-Type {kind or 'is missing'!r}: send {JSON}, {LINES} or {BYTES}"
@@ -74,7 +74,7 @@ def parse_batch(content_type: str, body: bytes) -> Batch:
     if not isinstance(records, list):
         raise InvalidRequestError("'records' must be a list of records")
     return _checked(
-        Batch(
+        Submission(
             tuple(parse_record(each) for each in records),
             _number(asked, "expected_offset"),
             _producer(asked.get("producer")),
@@ -93,7 +93,7 @@ def _single(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"records": [{name: asked[name] for name in asked if name not in terms}], **terms}
 
 
-def _checked(batch: Batch) -> Batch:
+def _checked(batch: Submission) -> Submission:
     if not batch.records:
         raise InvalidRequestError("the request has no record")
     if len(batch.records) > RECORDS_MAX:

@@ -51,7 +51,7 @@ class Owners:
         self._candidate = PREFIX + address
         self._limits = limits
         self._options = options
-        self._owned: dict[str, _Owned] = {}
+        self._owned: dict[str, _LedLog] = {}
         self._tasks = Tasks()
         self._is_ending = False
 
@@ -80,7 +80,7 @@ class Owners:
             owned.uses -= 1
             owned.touched.set()
 
-    async def _own(self, name: str) -> _Owned:
+    async def _own(self, name: str) -> _LedLog:
         owned = self._owned.get(name)
         if owned is None or owned.log is None:
             await self._check_leader(name)
@@ -99,16 +99,16 @@ class Owners:
             raise ElsewhereError(name, leader.candidate.removeprefix(PREFIX))
         raise LedElsewhereError(name, leader.candidate)
 
-    def _stand(self, name: str) -> _Owned:
+    def _stand(self, name: str) -> _LedLog:
         if self._is_ending:
             raise NotReadyError(name, "this gateway ends")
         if len(self._owned) >= self._limits.logs:
             raise BusyError(f"it writes {self._limits.logs} logs")
-        owned = self._owned[name] = _Owned()
+        owned = self._owned[name] = _LedLog()
         owned.task = self._tasks.start(self._lead(name, owned), f"gateway leads {name}")
         return owned
 
-    async def _until_led(self, name: str, owned: _Owned) -> None:
+    async def _until_led(self, name: str, owned: _LedLog) -> None:
         """Wait until this gateway leads the log, or it is known that it will not."""
         try:
             async with time_limit(self._limits.takeover_seconds):
@@ -128,7 +128,7 @@ class Owners:
             async for leader in leaders:
                 self._raise_if_elsewhere(name, leader)
 
-    async def _lead(self, name: str, owned: _Owned) -> None:
+    async def _lead(self, name: str, owned: _LedLog) -> None:
         """Lead the log until it is given up or lost."""
         try:
             turn = self._client.lead_log(name, self._options, candidate=self._candidate)
@@ -146,7 +146,7 @@ class Owners:
                 del self._owned[name]
             owned.settled.set()
 
-    async def _until_idle(self, owned: _Owned) -> None:
+    async def _until_idle(self, owned: _LedLog) -> None:
         while not owned.is_given_up:
             owned.touched.clear()
             try:
@@ -166,7 +166,7 @@ class Owners:
         await self._tasks.join()
 
 
-class _Owned:
+class _LedLog:
     """One log that this gateway leads, or stands for."""
 
     def __init__(self) -> None:

@@ -69,7 +69,7 @@ async def serve_gateway(
                 lifespan="off",
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )
-            server = _Server(config)
+            server = _GatewayServer(config)
             serving = asyncio.ensure_future(server.serve(sockets=[listening]))
             try:
                 await first_of(server.begun.wait(), _ended(serving))
@@ -104,7 +104,7 @@ def _bind(host: str, port: int) -> socket.socket:
         ) from error
 
 
-class _Server(uvicorn.Server):
+class _GatewayServer(uvicorn.Server):
     """uvicorn's server without its handlers of signals: the command has its own."""
 
     def __init__(self, config: uvicorn.Config) -> None:

@@ -210,12 +210,11 @@ async def serve(
     `on_ready` is called once, when clients can find the bookie; `session_timeout` is how many
     seconds a dead bookie stays registered; `on_fatal` is called when the storage has failed and
     the process must end; `copies` reaches the other bookies, which replace its lost entries
-    (without, they stay lost); `orders` says which copies it is asked to make; `auditor` is
-    open while clients can find the bookie; `metrics` is a
-    host:port where Prometheus finds its figures and a supervisor its health; `labels` say where it
-    is, and the host is this machine unless they name one; `vitals` are told each step;
-    `insecure_network` accepts an address that other machines reach (exposure.py). While the
-    metadata store is out of reach at the start, the bookie waits for it.
+    (without, they stay lost); `orders` says which copies it is asked to make; `auditor` is open
+    while clients can find the bookie; `metrics` is a host:port where Prometheus finds its figures
+    and a supervisor its health; `labels` say where it is, and the host is this machine unless they
+    name one; `vitals` are told each step; `insecure_network` accepts an address that other machines
+    reach (exposure.py). While the metadata store is away at the start, the bookie waits for it.
 
     Raises `DirectoryInUseError`, `SharedFilesError`, `ConfigurationError` when directory, store or
     address cannot be used, `WrongBookieError` when the directory belongs to another cluster or

@@ -13,7 +13,7 @@ from quire.gateway.bodies import (
     LINES,
     RECORDS_MAX,
     event_of,
-    parse_batch,
+    parse_submission,
     record_fields,
 )
 from quire.log.records.position import Position, Record
@@ -21,7 +21,7 @@ from quire.log.records.producers import ProducerSequence
 
 
 def batch_of(value: object, content_type: str = JSON) -> tuple[bytes, ...]:
-    return parse_batch(content_type, json.dumps(value).encode()).records
+    return parse_submission(content_type, json.dumps(value).encode()).records
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,12 @@ def test_a_record_has_one_of_three_forms(value: object, record: bytes) -> None:
     assert batch_of(value) == (record,)
     assert batch_of({"records": [value, "next"]}) == (record, b"next")
     line = json.dumps(value).encode()
-    assert parse_batch(LINES, line + b"\n\n" + line + b"\n").records == (record, record)
+    assert parse_submission(LINES, line + b"\n\n" + line + b"\n").records == (record, record)
 
 
 def test_bytes_are_one_record() -> None:
-    assert parse_batch(f"{BYTES}; charset=x", b"\x00\n\xff").records == (b"\x00\n\xff",)
-    assert parse_batch(BYTES, b"").records == (b"",)
+    assert parse_submission(f"{BYTES}; charset=x", b"\x00\n\xff").records == (b"\x00\n\xff",)
+    assert parse_submission(BYTES, b"").records == (b"",)
 
 
 def test_conditions_come_with_the_records() -> None:
@@ -53,7 +53,7 @@ def test_conditions_come_with_the_records() -> None:
         {"records": ["x"], "atomic": True, **terms},
         {"value": "x", "atomic": True, **terms},
     ):
-        batch = parse_batch(JSON, json.dumps(body).encode())
+        batch = parse_submission(JSON, json.dumps(body).encode())
         assert batch.records == (b"x",)
         assert (batch.expected_offset, batch.txid, batch.is_atomic) == (7, 9, True)
         assert batch.producer_sequence == ProducerSequence("a", 3)
@@ -96,14 +96,14 @@ def test_what_is_no_record_is_refused(value: object) -> None:
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000])
 def test_what_is_no_json_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidRequestError):
-        parse_batch(JSON, body)
+        parse_submission(JSON, body)
 
 
 @pytest.mark.parametrize("kind", ["", "text/plain", "application/x-www-form-urlencoded"])
 def test_a_form_that_a_web_page_can_send_is_refused(kind: str) -> None:
     """A page of another site can send these kinds without asking the browser for permission."""
     with pytest.raises(InvalidRequestError, match="Content-Type"):
-        parse_batch(kind, b'"x"')
+        parse_submission(kind, b'"x"')
 
 
 def test_a_record_that_is_read_is_text_or_base64() -> None:

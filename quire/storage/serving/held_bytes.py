@@ -21,7 +21,7 @@ STALLED_SECONDS: Final = 30.0
 """A peer that makes no progress for so long is dropped."""
 
 
-class _Holding:
+class _Account:
     __slots__ = ("drop", "since", "size")
 
     def __init__(self, since: float, size: int, drop: Callable[[str], None]) -> None:
@@ -50,7 +50,7 @@ class HeldBytes:
         self._label = label
         self._grace = grace
         self._refusals = refusals
-        self._holdings: dict[Hashable, _Holding] = {}
+        self._holdings: dict[Hashable, _Account] = {}
         """Oldest first."""
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -69,7 +69,7 @@ class HeldBytes:
         loop = asyncio.get_running_loop()
         holding = self._holdings.get(holder)
         if holding is None:
-            holding = self._holdings[holder] = _Holding(loop.time(), 0, drop)
+            holding = self._holdings[holder] = _Account(loop.time(), 0, drop)
         self.total += size - holding.size
         holding.size = size
         while self.total > self.bytes_max:
