@@ -307,7 +307,7 @@ CALLS: Final[tuple[HttpCall, ...]] = (
         "GET", f"{_LOG}/tail", tail, "Stream records", {"from": "as above; latest by default"}
     ),
     HttpCall(
-        "GET", f"{_LOG}/end", end, "Find the end", {"linearizable": "true: after every append"}
+        "GET", f"{_LOG}/end", end, "Find the end", {"linearizable": "true: after all appends"}
     ),
     HttpCall("POST", f"{_LOG}/trim", trim, "Delete the records before a place", {}),
     HttpCall("GET", f"{_LOG}/cursors", list_cursors, "List the cursors", {}),

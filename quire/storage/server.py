@@ -222,9 +222,8 @@ async def serve(
     store's errors.
     """
     rng = rng or random.SystemRandom()
-    vitals = vitals or Vitals()
+    vitals, meter = vitals or Vitals(), Meter()
     _warn_of_exposure((listen, *([listen_runs] if listen_runs else [])), insecure_network)
-    meter = Meter()
     async with AsyncExitStack() as stack:
         if metrics is not None:
             shown = await stack.enter_async_context(_shown(vitals, meter, metrics))
