@@ -141,7 +141,7 @@ async def _holds_what_it_should(cookie: BookieCookie, part: Part, disk: Disk) ->
     return mine == {cookie.bookie} and not others
 
 
-class _Kind(NamedTuple):
+class _ReclaimKind(NamedTuple):
     """Files that name their bookie."""
 
     directory: str
@@ -151,15 +151,15 @@ class _Kind(NamedTuple):
     """Reads it from the first block; raises `CorruptStorageError`."""
 
 
-_SEGMENTS: Final = _Kind(
+_SEGMENTS: Final = _ReclaimKind(
     JOURNAL, SEGMENT_SUFFIX, segment_path, lambda path, block: decode_segment(path, block).bookie
 )
-_ENTRY_LOGS: Final = _Kind(
+_ENTRY_LOGS: Final = _ReclaimKind(
     ENTRIES, ENTRIES_SUFFIX, entries_path, lambda path, block: decode_header(path, block)[1]
 )
 
 
-async def _owners(disk: Disk, kind: _Kind) -> set[str]:
+async def _owners(disk: Disk, kind: _ReclaimKind) -> set[str]:
     """Return the bookies that the files of a kind on a disk name."""
     owners: set[str] = set()
     if kind.directory not in await disk.list():

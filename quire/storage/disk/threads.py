@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-class _Call(NamedTuple):
+class _ThreadCall(NamedTuple):
     do: Callable[[], Any]
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[Any]
@@ -35,7 +35,7 @@ class DiskThreads:
         self._name = name
         self._count = count
         self._guard = threading.Lock()
-        self._waiting: deque[_Call] = deque()
+        self._waiting: deque[_ThreadCall] = deque()
         self._threads: list[_Thread] = []
         self._idle: list[_Thread] = []
         self._is_closed = False
@@ -54,10 +54,10 @@ class DiskThreads:
             raise OSError(errno.EBADF, "disk is closed")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        self._hand_over(_Call(do, loop, answer))
+        self._hand_over(_ThreadCall(do, loop, answer))
         return answer
 
-    def _hand_over(self, job: _Call) -> None:
+    def _hand_over(self, job: _ThreadCall) -> None:
         with self._guard:
             if self._idle:
                 self._idle.pop().inbox.put(job)
@@ -89,7 +89,7 @@ class DiskThreads:
 
 class _Thread:
     def __init__(self, name: str, threads: DiskThreads) -> None:
-        self.inbox: SimpleQueue[_Call | None] = SimpleQueue()
+        self.inbox: SimpleQueue[_ThreadCall | None] = SimpleQueue()
         self._threads = threads
         thread = threading.Thread(target=self._work, name=name, daemon=True)
         thread.start()
