@@ -66,7 +66,7 @@ demo: $(VENV)/core.stamp ## six bookies, three dice players, a leader killed: th
 	@$(BIN)/python -m tutorial.demo
 
 test: $(VENV)/test.stamp ## every test: pure, simulated, real processes, real ZooKeeper, real Spark
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations=20
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --durations=20
 
 quick: $(VENV)/test.stamp ## pure tests, contracts in memory, structure, 100 seeds: under a minute
 	@$(BIN)/python -m pytest -n 2 --dist loadfile $(QUICK)

@@ -120,7 +120,7 @@ class TestLogs:
         assert quire("log", "set", "kept", *changes, store=cluster.store).code == 0
         wrong = quire("log", "set", "kept", "replication=2/3/2", store=cluster.store)
         assert wrong.code != 0
-        assert "replication 2/3/2 is not ensemble" in wrong.err
+        assert "replication 2/3/2 is not 1024 ≥ ensemble" in wrong.err
         assert quire("log", "trim", "kept", last, store=cluster.store).code == 0
         assert quire("log", "read", "kept", store=cluster.store).out == "c\n"
         trimmed = quire("log", "read", "kept", "--from", "1.0.0", store=cluster.store)

@@ -81,13 +81,13 @@ def write_ahead_of_the_drain() -> list[Patch]:
 
 def install_over_anybody() -> list[Patch]:
     async def install(
-        self: Any, seen: Any, base: Any, ends: Any, writer: Any, deadline: float
+        self: Any, seen: Any, base: Any, ends: Any, writer: Any, floor: int, deadline: float
     ) -> Any:
         ledger = writer.ledger
 
         def edit(manifest: Any) -> Any:
             mine = manifest is not None and manifest.lists(ledger)
-            return manifest if mine else base.take_over(ends, ledger, self._now_ms())
+            return manifest if mine else base.take_over(ends, ledger, self._now_ms(), floor)
 
         return await self._record.edit(edit)
 
