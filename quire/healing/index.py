@@ -37,7 +37,6 @@ class Shape(NamedTuple):
 class Row(NamedTuple):
     """One ledger's record, as far as healing asks."""
 
-    version: int
     shape: Shape
     ensembles: tuple[tuple[BookieId, ...], ...]
     """The bookies of each fragment, by position."""
@@ -60,7 +59,6 @@ class Index:
 
     def __init__(self) -> None:
         self._ids = array("q")
-        self._versions = array("q")
         self._shape_of = array("I")
         self._starts = array("Q")
         self._counts = array("I")
@@ -94,7 +92,7 @@ class Index:
         names = [self._bookies[each] for each in self._members_at(at)]
         size = shape.replication.ensemble
         ensembles = (tuple(names[first : first + size]) for first in range(0, len(names), size))
-        return Row(self._versions[at], shape, tuple(ensembles))
+        return Row(shape, tuple(ensembles))
 
     def between(self, first: LedgerId, last: LedgerId) -> list[LedgerId]:
         """Return the ledgers with first ≤ id ≤ last, ascending."""
@@ -163,7 +161,7 @@ class Index:
         firsts = range(0, len(gone), size)
         return quorum - max(sum(gone[first + p] for p in each) for first in firsts for each in sets)
 
-    def put(self, metadata: LedgerMetadata, version: int) -> None:
+    def put(self, metadata: LedgerMetadata) -> None:
         """Take in a record that was read."""
         ledger = metadata.ledger
         members = array("I", map(self._number, _named(metadata)))
@@ -173,7 +171,6 @@ class Index:
         else:
             before = set()
             self._insert(at, ledger)
-        self._versions[at] = version
         self._shape_of[at] = self._shape(metadata)
         self._starts[at], self._counts[at] = len(self._members), len(members)
         self._members.extend(members)
@@ -214,7 +211,7 @@ class Index:
 
     def _insert(self, at: int, ledger: LedgerId) -> None:
         self._ids.insert(at, ledger)
-        for column in (self._versions, self._shape_of, self._starts, self._counts):
+        for column in (self._shape_of, self._starts, self._counts):
             column.insert(at, 0)
 
     def _release(self, at: int) -> set[int]:
@@ -267,7 +264,6 @@ class Index:
         if self._dropped > len(self._ids) // 4 + SLACK:
             keeps = bytes(each != DROPPED for each in self._shape_of)
             self._ids = _kept(self._ids, keeps)
-            self._versions = _kept(self._versions, keeps)
             self._starts = _kept(self._starts, keeps)
             self._counts = _kept(self._counts, keeps)
             self._shape_of = _kept(self._shape_of, keeps)

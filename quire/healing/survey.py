@@ -115,7 +115,7 @@ class Survey:
             self.unreadable.add(ledger)
             return None
         self.unreadable.discard(ledger)
-        self.index.put(found.metadata, found.version)
+        self.index.put(found.metadata)
         return found
 
     async def _newest(self) -> tuple[list[LedgerId], list[LedgerId]]:

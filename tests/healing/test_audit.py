@@ -12,8 +12,11 @@ from quire.healing.switch import Go, Pause, change_switch
 from quire.healing.wishes import away, change_standing, drain
 from quire.labels import Labels
 from quire.ledger.domains import Placement
+from quire.ledger.records import VersionedMetadata
+from quire.ledger.stored_records import StoredRecords
 from quire.metastore.layout import bookie_path, ledger_path, moves_path
 from quire.metastore.registration import decode_registration, encode_registration
+from quire.metastore.versions import join_version
 from quire.repair.assignments import Assignment
 from tests.healing.auditing import DELAY, ENTRIES, Scene, scene
 from tests.sim.policy import Policy
@@ -351,5 +354,26 @@ def test_no_request_is_made_twice() -> None:
             ledgers = [each.ledger for each in first]
             assert len(set(ledgers)) == len(ledgers)
             assert all(isinstance(each, Assignment) and each.replicas for each in first)
+
+    virtually(main)
+
+
+class ZooKeeperVersions(StoredRecords):
+    """Records whose versions are as large as ZooKeeper's: they hold a transaction and a time."""
+
+    async def read(self, ledger: int) -> VersionedMetadata:
+        found = await super().read(ledger)
+        return VersionedMetadata(found.metadata, join_version(2**40, found.version, 1_800_000_000))
+
+
+def test_an_auditor_works_with_the_versions_of_zookeeper() -> None:
+    async def main() -> None:
+        async with scene(4, 3) as (made, _):
+            made.records = ZooKeeperVersions(made.cluster.store, made.cluster.rng)
+            audit = made.audit()
+            await audit.build()
+            await made.work(audit, 60.0)
+            assert (await made.summary()).state is State.IDLE
+            assert (await made.summary()).indexed == 3
 
     virtually(main)

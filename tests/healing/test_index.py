@@ -46,29 +46,28 @@ def named(metadata: LedgerMetadata) -> set[str]:
     return {each for fragment in metadata.fragments for each in fragment.bookies}
 
 
-def check(index: Index, model: dict[int, tuple[LedgerMetadata, int]]) -> None:
+def check(index: Index, model: dict[int, LedgerMetadata]) -> None:
     assert len(index) == len(model)
     assert index.between(0, 10**9) == sorted(model)
     assert [each for each in range(60) if each in index] == [k for k in sorted(model) if k < 60]
-    assert index.open_ledgers() == sorted(k for k, (m, _) in model.items() if not m.is_closed)
-    for ledger, (metadata, version) in model.items():
+    assert index.open_ledgers() == sorted(k for k, m in model.items() if not m.is_closed)
+    for ledger, metadata in model.items():
         row = index.row(ledger)
         assert row is not None
         assert ledger in index
-        assert row.version == version
         assert row.shape.is_closed == metadata.is_closed == index.is_closed(ledger)
         assert row.ensembles == tuple(each.bookies for each in metadata.fragments)
         assert row.bookies == named(metadata)
     for bookie in "abcdefgx":
-        holders = sorted(k for k, (m, _) in model.items() if bookie in named(m))
+        holders = sorted(k for k, m in model.items() if bookie in named(m))
         assert list(index.ledgers_of(bookie)) == holders
-        assert index.names_closed(bookie) == any(model[each][0].is_closed for each in holders)
+        assert index.names_closed(bookie) == any(model[each].is_closed for each in holders)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_index_is_a_mapping_in_both_directions(seed: int) -> None:
     rng = random.Random(seed)
-    index, model = Index(), dict[int, tuple[LedgerMetadata, int]]()
+    index, model = Index(), dict[int, LedgerMetadata]()
     for step in range(600):
         ledger = rng.choice([rng.randrange(60), rng.randrange(60), 1000 + step])
         if rng.random() < 0.4:
@@ -76,8 +75,8 @@ def test_the_index_is_a_mapping_in_both_directions(seed: int) -> None:
             index.drop(gone)
             model.pop(gone, None)
         else:
-            model[ledger] = (drawn(rng, ledger), step)
-            index.put(*model[ledger])
+            model[ledger] = drawn(rng, ledger)
+            index.put(model[ledger])
         if step % 40 == 0:
             check(index, model)
     check(index, model)
@@ -89,14 +88,14 @@ def test_the_index_is_a_mapping_in_both_directions(seed: int) -> None:
 
 def test_a_ledger_that_is_not_known_is_absent_and_is_dropped_in_vain() -> None:
     index = Index()
-    index.put(record(7, "abc"), 1)
+    index.put(record(7, "abc"))
     index.drop(8)
     assert index.row(8) is None
     assert 8 not in index
     assert not index.is_closed(8)
     assert len(index) == 1
     index.drop(7)
-    index.put(record(7, "abd"), 2)
+    index.put(record(7, "abd"))
     assert list(index.ledgers_of("d")) == [7]
     assert list(index.ledgers_of("c")) == []
 
@@ -104,7 +103,7 @@ def test_a_ledger_that_is_not_known_is_absent_and_is_dropped_in_vain() -> None:
 def test_ids_that_do_not_ascend() -> None:
     index = Index()
     for ledger in (5, 3, 9):
-        index.put(record(ledger, "abc"), 1)
+        index.put(record(ledger, "abc"))
     assert list(index.ledgers_of("a")) == [3, 5, 9]
 
 
@@ -114,8 +113,8 @@ def test_rows_in_vain_do_not_pile_up() -> None:
 
     def churn(first: int) -> None:
         for step in range(first, first + 4000):
-            index.put(record(0, "abc", "abd", *(["xbc"] * (step % 3))), step)
-            index.put(record(step, "abc"), step)
+            index.put(record(0, "abc", "abd", *(["xbc"] * (step % 3))))
+            index.put(record(step, "abc"))
             index.drop(step)
 
     churn(1)
@@ -146,7 +145,7 @@ def test_urgency_is_the_fewest_copies_left(seed: int) -> None:
     index, model = Index(), dict[int, LedgerMetadata]()
     for ledger in range(200):
         model[ledger] = drawn(rng, ledger)
-        index.put(model[ledger], 0)
+        index.put(model[ledger])
     lost, leaving = set(rng.sample("abcdefg", rng.randint(0, 3))), {"g"}
     work = work_of(index, lost, leaving)
     closed = {k: m for k, m in model.items() if m.is_closed}
@@ -175,7 +174,7 @@ def test_order_of_jobs() -> None:
         record(6, "xbc", end=None),
         record(7, "gbc"),
     ):
-        index.put(metadata, 0)
+        index.put(metadata)
     work = work_of(index, {"x", "y", "z"}, {"g"})
     assert work.jobs == [
         Job(1, Reason.LOST, 3),
