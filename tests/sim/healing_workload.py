@@ -4,9 +4,12 @@ Writers write one small ledger after the other, and live on while bookies heal. 
 with its disk; another is only silent, and returns. Healers, who may take the silent one for lost,
 plan copies and ask for them with production's code, one or two at a time; they are killed, paused
 and cut off. Bookies that were asked are hit when they are asked and when they take a place, and
-their ledgers are deleted meanwhile. Readers read closed ledgers all the time.
+their ledgers are deleted meanwhile. Readers read closed ledgers all the time. In some runs auditors
+ask for copies, beside healers or instead of them, and an operator pauses and resumes them, says go,
+sends bookies away and drains them.
 
   H1, H2, H3  as places change hands (place_watch.py)
+  H4  whenever an auditor asks for copies (audit_watch.py)
   H10  when the faults are over, healing ends: no record names a lost bookie, and every closed
       ledger has each of its entries on its whole write set
   L1, L4, L7  of every ledger, as in the workload `ledger` (checkers.py)
@@ -24,16 +27,20 @@ from typing import Final
 from quire.aio.timing import time_limit
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import NotFoundError, QuireError, RetryError
+from quire.healing.audit import Audit
+from quire.healing.switch import Go, Pause
 from quire.ledger.quorum import Replication
 from quire.ledger.stored_records import StoredRecords
 from quire.ledger.writer import LedgerWriter
 from quire.metastore.layout import MOVES, bookie_path
 from quire.repair.healing import Healing
+from tests.sim.audit_watch import AuditWatch, WatchedAuditor
 from tests.sim.checkers import FinalLedger, check_ledger
 from tests.sim.clients import ClientMachine, join
 from tests.sim.history import Append, End, Outcome, require
 from tests.sim.lights_out import lights_out
 from tests.sim.place_watch import PlaceWatch
+from tests.sim.wishes import wish
 from tests.sim.world import SimWorld
 
 SHAPES: Final[tuple[tuple[Replication, int], ...]] = (
@@ -48,6 +55,8 @@ REQUEST_SECONDS: Final = 0.5
 BLOWS: Final = ("crash", "power cut", "power cut", "pause", "hung disk", "sync error", "disk full")
 """What a bookie meets that was asked for copies, or has just taken a place."""
 BLOWS_MAX: Final = 8
+ROUND_SECONDS: Final = 0.2
+"""Between two rounds of an auditor, at most: it does not wait for changes here."""
 
 
 class HealingWorkload:
@@ -70,6 +79,12 @@ class HealingWorkload:
         self.struck = 0
         self.done: list[LedgerId] = []
         """Ledgers whose writers are done with them."""
+        more = world.rng("auditors")
+        """Drawn apart: runs without auditors stay as they were."""
+        self.auditors = more.choice([0, 1, 2, 3])
+        self.healers = more.random() < 0.5 or not self.auditors
+        self.delay = more.choice([0.3, 1.0])
+        self.audits = AuditWatch(world)
         self.watch = PlaceWatch(world, is_lost=self._was_lost, on_taken=self._taken)
         world.tree.listeners.append(self._assigned)
 
@@ -82,7 +97,11 @@ class HealingWorkload:
         world, rng = self.world, self.rng
         await world.start()
         lives = [self._live(f"writer{number}", self._write) for number in range(rng.choice([1, 2]))]
-        lives += [self._live(f"healer{number}", self._heal) for number in range(rng.choice([1, 2]))]
+        healers = rng.choice([1, 2])
+        lives += [self._live(f"healer{each}", self._heal) for each in range(healers * self.healers)]
+        lives += [self._live(f"auditor{each}", self._audit) for each in range(self.auditors)]
+        if self.auditors:
+            lives.append(self._operate())
         lives.append(self._live("reader", self._read))
         tasks = [asyncio.create_task(each) for each in lives]
         if rng.random() < 0.7:
@@ -158,6 +177,8 @@ class HealingWorkload:
             self._strike(path.rpartition("/")[2])
 
     def _was_lost(self, bookie: BookieId) -> bool:
+        if self.auditors and self.audits.may_give(bookie):
+            return True
         return bookie in self.ever_lost | self._lost()
 
     def _taken(self, bookie: BookieId, ledger: LedgerId) -> None:
@@ -234,6 +255,45 @@ class HealingWorkload:
         rng = self.world.rng(f"{client.life}:healing")
         records = StoredRecords(client.store, rng)
         return Healing(client.store, records, client.roster, rng, REQUEST_SECONDS)
+
+    async def _audit(self, client: ClientMachine) -> None:
+        """Audit with production's code, without an election, until something fails."""
+        assert client.store is not None
+        assert client.roster is not None
+        rng = self.world.rng(f"{client.life}:auditor:{self.world.loop.time()}")
+        audit = Audit(
+            *(client.store, StoredRecords(client.store, rng), client.roster),
+            name=client.name,
+            epoch=client.lives,
+            delay=self.delay,
+            clock=self.world.clock,
+            rng=rng,
+            request_timeout=REQUEST_SECONDS,
+        )
+        await audit.build()
+        auditor = WatchedAuditor(self.audits, audit, client.name, self.delay)
+        while not self.over:
+            seconds = await auditor.round()
+            await asyncio.sleep(min(seconds, ROUND_SECONDS))
+
+    async def _operate(self) -> None:
+        """Pause, resume, say go, and wish something of bookies."""
+        rng = self.world.rng("operator of auditors")
+        while not self.over:
+            await asyncio.sleep(rng.expovariate(2.0))
+            now = round(self.world.clock() * 1000)
+            deed = rng.choice(["pause", "resume", "go", "go", "wish", "wish"])
+            self.world.note_fault(f"operator: {deed}")
+            if deed == "pause":
+                pause = Pause("", "operator", now, now + rng.choice([100, 500, 2000]))
+                self.audits.set_switch(self.audits.switch().paused(pause))
+            elif deed == "resume":
+                self.audits.set_switch(self.audits.switch().paused(None))
+            elif deed == "go":
+                go = Go("operator", now, tuple(sorted(self.audits.missing())))
+                self.audits.set_switch(self.audits.switch().going(go))
+            else:
+                self.world.network.later(rng.choice([0.3, 1.0, 3.0]), wish(self.world, rng))
 
     def _lost(self) -> set[BookieId]:
         return {each.name for each in self.world.retired}

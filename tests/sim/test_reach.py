@@ -32,7 +32,7 @@ RUNS: Final = (
     ("gap", 0),
     ("restored", 0),
     ("pages", 0),
-    ("healing", 8),
+    *(("healing", seed) for seed in (1, 8)),
 )
 """Seeds that together reach whatever is reached in hundreds, whichever Python runs them."""
 
@@ -41,7 +41,10 @@ UNREACHED: Final = {
     "columns.py": "test_scan.py",
     "errors/peers.py": "wire/test_hello.py",
     "gateway": "gateway",
-    "healing": "healing",
+    "healing/auditor.py": "healing/test_auditor.py",
+    "healing/naming.py": "healing/test_naming.py",
+    "healing/rolling.py": "healing/test_rolling.py",
+    "healing/wishes.py": "healing/test_wishes.py",
     "leading.py": "test_leading.py",
     "log/maintenance/advancing.py": "log/maintenance/test_advancing.py",
     "log/maintenance/parts.py": "log/maintenance",

@@ -1,0 +1,163 @@
+"""What auditors may ask for, held against the tree of the metadata store.
+
+An auditor cannot know what changed after it looked. So only what has been true since before the
+round of its last look began counts.
+
+  H4  an auditor asks for nothing while a pause holds or several bookies are missing without an
+      operator's go; and for a place only of a bookie that is drained, or was missing and the
+      auditor at work for the whole delay, and that is not away
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from quire.entry import BookieId
+from quire.healing.audit import Audit
+from quire.healing.switch import Switch
+from quire.healing.verdict import MISSING_SHARE_MAX
+from quire.metastore.layout import BOOKIES, HEALING_SWITCH, STANDINGS, bookie_path, standing_path
+from quire.metastore.standing import SERVING, Standing, Wish
+from quire.repair.assignments import Assignment
+from quire.repair.plan import Plan
+from tests.sim.history import Violation, require
+from tests.sim.world import SimWorld
+
+
+class AuditWatch:
+    """See the module. Knows since when each bookie is as it is."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self._world = world
+        self._first_left: dict[BookieId, float] = {}
+        self._changed_at: dict[BookieId, float] = {}
+        self._drained: set[BookieId] = set()
+        self._switched_at = 0.0
+        world.tree.listeners.append(self._changed)
+
+    def _changed(self, path: str, value: bytes | None, version: int) -> None:
+        """Listener of the tree."""
+        now, (root, _, name) = self._world.loop.time(), path.rpartition("/")
+        if path == HEALING_SWITCH:
+            self._switched_at = now
+        if root in {BOOKIES, STANDINGS}:
+            self._changed_at[name] = now
+        if root == BOOKIES and value is None:
+            self._first_left.setdefault(name, now)
+        if root == STANDINGS and value and Standing.decode(name, value).wish is Wish.DRAIN:
+            self._drained.add(name)
+
+    def may_give(self, bookie: BookieId) -> bool:
+        """Whether a bookie was ever missing or drained."""
+        return bookie in self._first_left or bookie in self._drained
+
+    def set_switch(self, switch: Switch) -> None:
+        """Change the switch, as an operator's command does."""
+        tree, version = self._world.tree, self._world.tree.version(HEALING_SWITCH)
+        if version is None:
+            tree.create(HEALING_SWITCH, switch.encode())
+        else:
+            tree.put(HEALING_SWITCH, switch.encode(), version)
+
+    def missing(self) -> set[BookieId]:
+        """Return the bookies that are not registered."""
+        tree = self._world.tree
+        known = {each.name for each in (*self._world.bookies, *self._world.retired)}
+        return {each for each in known if tree.version(bookie_path(each)) is None}
+
+    def switch(self) -> Switch:
+        """Return the switch as the tree has it."""
+        if self._world.tree.version(HEALING_SWITCH) is None:
+            return Switch()
+        return Switch.decode(HEALING_SWITCH, self._world.tree.get(HEALING_SWITCH).value)
+
+    def _is_away(self, bookie: BookieId) -> bool:
+        path, standing = standing_path(bookie), SERVING
+        if self._world.tree.version(path) is not None:
+            standing = Standing.decode(bookie, self._world.tree.get(path).value)
+        until = standing.until_ms if standing.wish is Wish.AWAY else None
+        return until is not None and self._world.clock() * 1000 < until
+
+    def _check(self, auditor: WatchedAuditor, wanted: Iterable[Assignment]) -> None:
+        """An auditor asks for copies."""
+        looked, now = auditor.looked, self._world.loop.time()
+        text = f"{auditor.name}, which looked at {looked}, asks at {now} for {wanted}"
+        pause = self.switch().pause
+        require(
+            pause is None
+            or self._switched_at >= auditor.began
+            or self._world.clock() * 1000 >= pause.until_ms,
+            "H4 a pause starts no move",
+            text,
+        )
+        missing = {each for each in self.missing() if self._changed_at.get(each, 0.0) < looked}
+        away = {each for each in self.missing() if self._is_away(each)}
+        holds = auditor.audit.survey.index.names_closed
+        counted = {each for each in missing - away if holds(each) and each in auditor.held}
+        everyone = len(self._world.bookies) + len(self._world.retired)
+        require(
+            len(counted) <= max(1, MISSING_SHARE_MAX * everyone)
+            or self._switched_at >= auditor.began
+            or self.switch().allows(counted),
+            "H4 mass loss starts no move",
+            f"{text}; {sorted(counted)} are missing",
+        )
+        for old in {place.old for each in wanted for place in each.replicas} - self._drained:
+            since = max(self._first_left.get(old, now), auditor.started)
+            require(
+                since + auditor.delay <= now,
+                "H4 a bookie is lost after the delay",
+                f"{text}; {old} is missing, or the auditor at work, since {since}",
+            )
+            require(
+                old not in away & missing or self.missing() != away,
+                "H4 a bookie that is away loses no place",
+                text,
+            )
+
+    def check(self, auditor: WatchedAuditor, plan: Plan) -> None:
+        """Fail the run if an auditor may not ask for a plan."""
+        wanted = [each for some in plan.wanted.values() for each in some]
+        if not wanted:
+            return
+        self._world.note_fault("auditor asks")
+        try:
+            self._check(auditor, wanted)
+        except Violation as violation:
+            self._world.loop.fail(violation)
+
+
+class WatchedAuditor:
+    """One auditor, from before its first round."""
+
+    def __init__(self, watch: AuditWatch, audit: Audit, name: str, delay: float) -> None:
+        self._watch = watch
+        self.audit: Final = audit
+        self.name = name
+        self.delay = delay
+        self.started = self.began = self._now()
+        """When its first round began, and its last one."""
+        self.looked = 0.0
+        """When the round began that looked last."""
+        self.held: set[BookieId] = set()
+        """The bookies that the index named when that round began."""
+        self._held_now: set[BookieId] = set()
+        self._add = audit.requests.add
+        audit.requests.add = self._ask  # type: ignore[method-assign]
+
+    def _now(self) -> float:
+        return self._watch._world.loop.time()
+
+    async def round(self) -> float:
+        """Do one round; see `Audit.round`."""
+        self.began, index = self._now(), self.audit.survey.index
+        self._held_now = {each for each in index.bookies() if index.names_closed(each)}
+        return await self.audit.round()
+
+    async def _ask(self, plan: Plan) -> None:
+        view = self.audit._view
+        if view is not None and view.at >= self.began:
+            self.looked, self.held = self.began, self._held_now
+        self._watch.check(self, plan)
+        await self._add(plan)
