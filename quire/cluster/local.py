@@ -17,6 +17,7 @@ itself when its pipe to this process breaks (process.py).
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import signal
 import tempfile
@@ -31,11 +32,20 @@ from quire.cluster.zookeeper.local import LocalZooKeeper, servers_of
 from quire.directory_lock import lock_directory, unlock_directory
 from quire.errors import ConfigurationError, HandleClosedError
 from quire.labels import Labels
-from quire.metastore.place import STORE_FILE, cluster_store, remember_store, resolve_store
+from quire.metastore.place import (
+    METADATA_FILE,
+    STORE_FILE,
+    cluster_store,
+    remember_store,
+    resolve_store,
+)
+from quire.private_files import complaint, make_directories
 from quire.storage.identity.identity import format_directory, is_formatted
 
 START_SECONDS: Final = 60.0
 """A bookie has to be ready within this time; replaying a full journal takes a few seconds."""
+
+_log = logging.getLogger(__name__)
 
 FORMAT_SECONDS: Final = 5.0
 """How long a start that is cancelled waits for the formatting under way."""
@@ -164,11 +174,14 @@ class LocalCluster:
 
     def _make_directory(self) -> None:
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            make_directories(self.directory)
         except OSError as error:
             raise ConfigurationError(
                 f"{self.directory} cannot be used: {error.strerror}"
             ) from error
+        for path in (self.directory, self.directory / METADATA_FILE):
+            if (found := complaint(path)) is not None:
+                _log.warning("%s", found)
 
     def _remember_store(self) -> None:
         """Note a store outside the directory: clients that name the directory mean that store.

@@ -57,6 +57,7 @@ from quire.metastore.layout import (
 from quire.metastore.sqlite_path import Mode, check_mode, no_store, places, sqlite_uri
 from quire.metastore.sqlite_waits import Mark, Seen
 from quire.metastore.store import Versioned
+from quire.private_files import make_file
 
 SessionId: TypeAlias = int
 
@@ -101,6 +102,8 @@ class SqliteFile:
         self._mode = mode
         self._opened: list[tuple[int, int] | None] = []
         check_mode(path, mode)
+        if mode is Mode.CREATE:
+            make_file(path)  # SQLite gives its -wal and -shm the same mode
         with self._errors():
             uri = sqlite_uri(path, mode)
             self._db = sqlite3.connect(uri, timeout=BUSY_SECONDS, isolation_level=None, uri=True)

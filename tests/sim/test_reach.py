@@ -61,6 +61,7 @@ UNREACHED: Final = {
     "connection.py": "cluster",
     "cluster": "cluster",
     "directory_lock.py": "test_directory_lock.py",
+    "private_files.py": "test_private_files.py",
     "leaving.py": "test_leaving.py",
     "ledger/links.py": "testing",
     "ledger/observed_store.py": "spec/test_files.py",

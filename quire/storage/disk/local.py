@@ -29,6 +29,7 @@ from typing import Final, TypeVar
 
 from quire.directory_lock import lock_directory, unlock_directory
 from quire.errors import ConfigurationError, DirectoryInUseError
+from quire.private_files import DIRECTORY_MODE, FILE_MODE, make_directories
 from quire.storage.disk.local_file import LocalFile, Means
 from quire.storage.disk.port import DiskSpace, NotAFileError
 
@@ -67,9 +68,7 @@ def _make_durably(directory: Path) -> None:
 
     Raises OSError.
     """
-    missing = [each for each in (directory, *directory.parents) if not each.exists()]
-    directory.mkdir(parents=True, exist_ok=True)
-    for made in missing:
+    for made in make_directories(directory):
         descriptor = os.open(made.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -94,7 +93,7 @@ def _open_lock(base: int) -> tuple[int, bool]:
     while True:
         with suppress(FileExistsError):
             made = flags | os.O_CREAT | os.O_EXCL
-            return os.open(LOCK_NAME, made, 0o644, dir_fd=base), True
+            return os.open(LOCK_NAME, made, FILE_MODE, dir_fd=base), True
         with suppress(FileNotFoundError):  # removed just now
             return os.open(LOCK_NAME, flags, dir_fd=base), False
 
@@ -175,7 +174,7 @@ class LocalDisk:
 
         def job() -> tuple[int, int]:
             try:
-                descriptor = os.open(path, flags, 0o644, dir_fd=self._base)
+                descriptor = os.open(path, flags, FILE_MODE, dir_fd=self._base)
             except IsADirectoryError:
                 raise NotAFileError("a directory", str(full)) from None
             except OSError as error:
@@ -218,7 +217,7 @@ class LocalDisk:
 
         def job() -> None:
             try:
-                os.mkdir(path, dir_fd=self._base)
+                os.mkdir(path, DIRECTORY_MODE, dir_fd=self._base)
             except FileExistsError:
                 self._in(path, lambda _: None)  # a file of that name raises NotADirectoryError
 

@@ -11,6 +11,7 @@ The lock does not see that: the other directory is locked for itself.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -23,11 +24,14 @@ from quire.errors import (
     WrongBookieError,
 )
 from quire.metastore.heartbeat import Place
+from quire.private_files import complaint
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.port import Disk
 from quire.storage.identity.cookie import BookieCookie, Part, Role, read_cookie, renew_cookie
 from quire.storage.identity.spread_disk import SpreadDisk
 from quire.storage.journal.segments import JOURNAL
+
+_log = logging.getLogger(__name__)
 
 
 async def open_directory(directory: Path, *, read_only: bool = False) -> Disk:
@@ -65,9 +69,14 @@ async def places(disk: Disk) -> list[Place]:
 
 async def open_to_serve(directory: Path) -> Disk:
     """Open a bookie's directory as `open_directory`. The names of its parts' cookies are durable
-    afterwards. Raises OSError too.
+    afterwards. A directory that other users can enter is served with a warning that
+    names the remedy. Raises OSError too.
     """
-    return await with_parts(open_main(directory), open_local, renew_cookie)
+    disk = await with_parts(open_main(directory), open_local, renew_cookie)
+    for each in await places(disk):
+        if (found := complaint(Path(each.path))) is not None:
+            _log.warning("%s", found)
+    return disk
 
 
 def open_main(directory: Path) -> LocalDisk:
