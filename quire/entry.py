@@ -102,6 +102,10 @@ def access_key(password: bytes) -> bytes:
     return hashlib.sha1(b"ledger" + password).digest()
 
 
+OPEN_KEY: Final = access_key(b"")
+"""The key of ledgers without a password: everybody knows it."""
+
+
 def key_check(access_key: bytes) -> str:
     """Return what tells a wrong key from the right one without knowing it: 64 hexadecimal
     digits.
@@ -257,3 +261,38 @@ class Sealer:
         if not hmac.compare_digest(digest, self._digest(header, b"")):
             raise CorruptEntryError(self.ledger, lac, f"{self.kind} digest of LAC does not match")
         return int(lac)
+
+
+def is_sealed_again(
+    ledger: LedgerId, entry: EntryId, held: bytes | memoryview, given: bytes | memoryview
+) -> bool:
+    """Tell whether a frame may be another one sealed again, in a ledger without a password.
+
+    A recovery changes LAC and digest, and keeps payload and length. The kind of the ledger's
+    digests is found by the digest of the frame that is held.
+
+    Args:
+        ledger: the ledger of both frames.
+        entry: the entry that both are said to be.
+        held: the frame that is held.
+        given: the frame that is to replace it.
+
+    Returns:
+        False when the held frame has a sound digest, and the given one has another payload or
+        length or no sound digest of that kind. True otherwise: a held frame that fits no digest
+        is damaged or of a ledger without digests, and proves nothing.
+    """
+    for kind in DigestKind:
+        if kind is DigestKind.NONE:
+            continue
+        sealer = Sealer(ledger, kind, b"")
+        try:
+            sound = sealer.unseal(entry, held)
+        except CorruptEntryError:
+            continue
+        try:
+            other = sealer.unseal(entry, given)
+        except CorruptEntryError:
+            return False
+        return (other.length, other.payload) == (sound.length, sound.payload)
+    return True

@@ -236,6 +236,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "offline",
         "serving",
         "engine",
+        "held",
         "node",
         "server",
     ),
@@ -355,7 +356,7 @@ TASKS: dict[str, str] = {
 }
 """Where tasks may start, and why they need no `Tasks`. Only ever shrinks."""
 
-PAGE_RULES = ("quire.bookie", "quire.ledger.metadata", "quire.storage.node")
+PAGE_RULES = ("quire.bookie", "quire.ledger.metadata", "quire.storage.held", "quire.storage.node")
 """Modules that state rules of docs/protocol.md, under its labels (M2 to M4 stand beside M1)."""
 
 LINES_MAX = 500

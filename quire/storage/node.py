@@ -10,7 +10,7 @@ port:
       (a deferred one when it is accepted; `sync` waits for its record); no client is told of a
       fence, or refused because of one, before it is durable
   B12 an ordinary add of an entry that is held replaces it never: the same bytes are acked again,
-      others refused
+      others refused; a recovery keeps the payload (B16, held.py)
   B11 a ledger that was dropped because it was deleted leaves its id: ordinary adds are refused as
       after a fence, and every other request is told that the ledger was retired
 
@@ -27,7 +27,7 @@ from typing import Final
 
 from quire.aio.timing import time_limit
 from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail, Stride, refused
-from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
+from quire.entry import NO_ENTRY, OPEN_KEY, BookieId, EntryId, LedgerId
 from quire.errors import (
     CorruptEntryError,
     EntryUnknownError,
@@ -40,20 +40,19 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.observer import SILENT, Observer, Source
-from quire.run import ScannedRun, scan_run, split_run
+from quire.run import ScannedRun, scan_run
 from quire.storage.disk.port import Disk
 from quire.storage.engine import Engine
 from quire.storage.entries.extents import join_ranges
 from quire.storage.entries.ledger_state import KEY_BYTES_MAX, LedgerState
 from quire.storage.entries.write_cache import cost
+from quire.storage.held import check_held
 from quire.storage.identity.cookie import check_cookie, renew_cookie
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.garbage import Collector, Deletions
 from quire.storage.maintenance.replicas_port import OpenCopies, Orders
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
-
-OTHER_BYTES: Final = "it is held with other bytes, and an ordinary add never replaces an entry"
 
 
 class BookieNode:
@@ -161,7 +160,7 @@ class BookieNode:
             and state.key is not None
             and state.accepts(key)
             and (
-                self._engine.is_moving
+                self._engine.is_moving and (key != OPEN_KEY or run.entries[0] > state.highest)
                 if recovery
                 else state.fence is None
                 and not state.is_fenced
@@ -191,6 +190,7 @@ class BookieNode:
     ) -> asyncio.Future[None]:
         """Wait for an add's turn and for space, and append it to the journal."""
         size, gate = cost(scanned), self._engine.gate
+        is_believed = recovery and key != OPEN_KEY  # it cannot be compared (held.py)
         if not gate.try_enter(size):
             self._check_takes(recovery)
             await gate.enter(size, has_priority=recovery)
@@ -198,40 +198,16 @@ class BookieNode:
             compared = NO_ENTRY
             while True:
                 state = await self._admit(ledger, key, recovery)
-                if recovery or scanned.entries[0] > state.highest or compared == state.highest:
+                is_new = scanned.entries[0] > state.highest
+                if is_believed or is_new or compared == state.highest:
                     self._note_key(state, key)
                     return self._append(state, run, scanned, recovery)
                 compared = state.highest
-                await self._check_same(run, scanned)  # fenced meanwhile? it is admitted anew
+                # Fenced meanwhile? It is admitted anew.
+                await check_held(self._engine, run, scanned, recovery=recovery)
         except BaseException:
             gate.leave(size)
             raise
-
-    async def _check_same(self, run: bytes, scanned: ScannedRun) -> None:
-        """Raise `CorruptEntryError` when an entry of a run is held with other bytes.
-
-        A writer repeats an entry with the same bytes: it seals an entry once. A damaged copy may be
-        replaced. A copy that the disk cannot read now may be sound: nothing is compared with it,
-        and nothing replaces it.
-        """
-        await self._engine.settle()
-        frames = dict(split_run(run))
-        first, last = scanned.entries[0], scanned.last
-        while first <= last:
-            reading = self._storage.read(scanned.ledger, first, last, READ_BYTES_MAX)
-            try:
-                found = await self._engine.from_disk(reading)
-            except CorruptEntryError as error:
-                if isinstance(error.__cause__, OSError):
-                    raise
-                first = max(first, error.entry) + 1  # a chunk is named by its first entry
-                continue
-            if found is None:
-                return
-            for entry, frame in split_run(found):
-                if frames.get(entry, frame) != frame:
-                    raise CorruptEntryError(scanned.ledger, entry, OTHER_BYTES)
-                first = entry + 1
 
     async def _admit(self, ledger: LedgerId, key: bytes, recovery: bool) -> LedgerState:
         """Return the ledger's state if it takes the add. Waits only in order to refuse."""

@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 
 from quire.aio.timing import time_limit
 from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail, Stride
-from quire.entry import HEADER, LAC_HEADER, NO_ENTRY, BookieId, EntryId, LedgerId
+from quire.entry import (
+    HEADER,
+    LAC_HEADER,
+    NO_ENTRY,
+    OPEN_KEY,
+    BookieId,
+    EntryId,
+    LedgerId,
+    is_sealed_again,
+)
 from quire.errors import (
     CorruptEntryError,
     InvalidRequestError,
@@ -65,6 +74,7 @@ async def _nothing(method: str, ledger: LedgerId) -> None:
 
 DISOWNED = "another bookie holds its entries now"
 OTHER_BYTES = "it is held with other bytes, and an ordinary add never replaces an entry"
+OTHER_PAYLOAD = "it is held with another payload, and a recovery never changes a payload"
 
 
 class MemoryBookie:
@@ -150,9 +160,12 @@ class MemoryBookie:
         if state.fenced and not recovery:
             raise LedgerFencedError(ledger)
         frames = {at.entry: run[at.offset : at.offset + at.size] for at in scanned.frames}
-        for entry, frame in frames.items() if not recovery else ():
-            if state.deferred.get(entry, state.frames.get(entry, frame)) != frame:
+        for entry, frame in frames.items():
+            held = state.deferred.get(entry, state.frames.get(entry, frame))
+            if not recovery and held != frame:
                 raise CorruptEntryError(ledger, entry, OTHER_BYTES)
+            if recovery and key == OPEN_KEY and not is_sealed_again(ledger, entry, held, frame):
+                raise CorruptEntryError(ledger, entry, OTHER_PAYLOAD)
         if deferred:
             state.deferred.update(frames)
         else:

@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutations.edit import Edit
 
 NODE: Final = "quire/storage/node.py"
+HELD: Final = "quire/storage/held.py"
 LEDGER_STORAGE: Final = "quire/storage/entries/ledger_storage.py"
 SEGMENTS: Final = "quire/storage/journal/segments.py"
 JOURNAL: Final = "quire/storage/journal/journal.py"
@@ -101,23 +102,24 @@ EDITS: Final = (
     ),
     Edit(
         "entries after a damaged one are replaced by other bytes",
-        NODE,
-        "                first = max(first, error.entry) + 1  # a chunk is named by its first"
-        " entry\n                continue\n",
-        "                return\n",
+        HELD,
+        "            first = max(first, error.entry) + 1  # a chunk is named by its first"
+        " entry\n            continue\n",
+        "            return\n",
         ("tests/storage/test_retired_answers.py",),
     ),
     Edit(
         "a comparison of bytes stays where a damaged chunk begins",
-        NODE,
+        HELD,
         "first = max(first, error.entry) + 1  #",
         "first = error.entry + 1  #",
         ("tests/storage/entries/test_damaged_chunks.py",),
     ),
     Edit(
         "an entry is replaced while the disk fails to read it",
-        NODE,
-        "                if isinstance(error.__cause__, OSError):\n                    raise\n",
+        HELD,
+        "            if isinstance(error.__cause__, OSError) and not recovery:\n"
+        "                raise\n",
         "",
         ("tests/storage/entries/test_damaged_chunks.py",),
     ),
@@ -130,11 +132,9 @@ EDITS: Final = (
     ),
     Edit(
         "a comparison of bytes ends after one read",
-        NODE,
-        "                    raise CorruptEntryError(scanned.ledger, entry, OTHER_BYTES)\n"
-        "                first = entry + 1\n",
-        "                    raise CorruptEntryError(scanned.ledger, entry, OTHER_BYTES)\n"
-        "            return\n",
+        HELD,
+        "            first = entry + 1\n",
+        "        return\n",
         ("tests/storage/test_retired_answers.py",),
     ),
     Edit(

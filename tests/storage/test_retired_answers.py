@@ -6,7 +6,7 @@ import pytest
 
 from quire.errors import CorruptEntryError, LedgerFencedError, LedgerRetiredError
 from quire.run import pack_run
-from quire.storage import node
+from quire.storage import held
 from quire.storage.entries.retired import Intervals, RetiredIds
 from tests.storage.scene import KEY, Scene, drive, run_of, sealed
 
@@ -96,7 +96,7 @@ def test_other_bytes_are_found_beyond_what_one_read_returns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main() -> None:
-        monkeypatch.setattr(node, "READ_BYTES_MAX", 1)
+        monkeypatch.setattr(held, "READ_BYTES_MAX", 1)
         scene = await retired()
         run = pack_run([sealed(KEPT, 0), sealed(KEPT, 1, b"other")])
         with pytest.raises(CorruptEntryError, match="entry 1"):

@@ -158,10 +158,10 @@ def leave_limbo_at_once() -> list[Patch]:
 
 
 def take_other_bytes() -> list[Patch]:
-    async def same(self: Any, run: bytes, scanned: Any) -> None:
+    async def same(engine: Any, run: bytes, scanned: Any, *, recovery: bool) -> None:
         return None
 
-    return [(node.BookieNode, "_check_same", same)]
+    return [(node, "check_held", same)]
 
 
 def begin_any_ledger() -> list[Patch]:
