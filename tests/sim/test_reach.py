@@ -52,7 +52,6 @@ UNREACHED: Final = {
     "metadata/upgrade.py": "metadata/test_upgrade.py",
     "metastore/members.py": "metastore/test_levels.py",
     "scan.py": "test_scan.py",
-    "storage/offline/check.py": "storage/offline/test_check.py",
     "wire/hello.py": "wire/test_hello.py",
     "bench": "bench",
     "cli": "cluster/test_commands.py",
