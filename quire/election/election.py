@@ -47,6 +47,7 @@ from quire.errors import (
     LeadershipLostError,
     NoSuchNodeError,
     OutcomeUnknownError,
+    QuireError,
     RetryError,
     SessionExpiredError,
 )
@@ -441,6 +442,8 @@ def _leader(term: Term | None) -> Leader | None:
 
 
 async def _close(session: Session) -> None:
-    """End a session; if the store is out of reach, the session ends when its time is up."""
-    with suppress(RetryError, OutcomeUnknownError):
+    """End a session; if the store is out of reach, the session ends when its time is up. Every
+    error is dropped, also of a damaged store: it would take the place of a cancellation.
+    """
+    with suppress(QuireError):
         await session.close()

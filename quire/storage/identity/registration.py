@@ -29,6 +29,7 @@ from quire.errors import (
     NodeExistsError,
     NoSuchNodeError,
     OutcomeUnknownError,
+    QuireError,
     RetryError,
     SessionExpiredError,
     WrongBookieError,
@@ -203,7 +204,7 @@ def coarse(free: int) -> int:
 
 async def _close(session: Session) -> None:
     """End a session; an unreachable session ends when its time is up. Its error is dropped, because
-    it would take the place of a cancellation.
+    it would take the place of a cancellation, also if the store is damaged.
     """
-    with contextlib.suppress(RetryError, OutcomeUnknownError):
+    with contextlib.suppress(QuireError):
         await session.close()
