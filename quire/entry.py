@@ -103,7 +103,7 @@ def access_key(password: bytes) -> bytes:
 
 
 OPEN_KEY: Final = access_key(b"")
-"""The key of ledgers without a password: everybody knows it."""
+"""The key of ledgers without a password: every process knows it."""
 
 
 def key_check(access_key: bytes) -> str:

@@ -23,7 +23,7 @@ def parse_place(text: str) -> Place:
             `beginning` or `latest`.
 
     Raises:
-        InvalidRequestError: it is none of these.
+        InvalidRequestError: the text has another form.
     """
     if text.startswith("txid:") and text[5:].isascii() and text[5:].isdecimal():
         return AtTxid(int(text[5:]))

@@ -47,7 +47,7 @@ MARKS: Final = {
         "sim",
         "spark",
         "spec/test_files.py",
-        "spec/test_log_model.py",
+        "spec/test_modules.py",
         "spec/test_model.py",
         "storage/entries/test_listing.py",
         "storage/entries/test_read_path.py",
@@ -90,7 +90,7 @@ as slow (tests/support/seeds.py).
 # As quire does it, for those tests that import gRPC before quire.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-# The configuration file of the person who runs the tests is none of the tests' business.
+# The tests do not read the configuration file of their user.
 os.environ["XDG_CONFIG_HOME"] = str(TESTS / "no-configuration")
 
 settings.register_profile("quire", deadline=None, print_blob=True)

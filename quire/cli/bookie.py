@@ -1,65 +1,31 @@
-"""`quire bookie`: format, serve, check and list bookies."""
+"""`quire bookie`: format, check, repair and list bookies. `serve` is in serving.py."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import resource
-import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from quire.bookie import BookieAddress, BookieInfo
-from quire.cli.auditing import OpenAuditor, auditor_options
 from quire.cli.drain import drain
 from quire.cli.health import list_all, lost_after_option
-from quire.cli.logs import LogOutput, logging_options
 from quire.cli.output import Value, note, print_fields, print_json, print_table, progress_of
-from quire.cli.pairs import Pairs, build
+from quire.cli.serving import directory_argument, serve
 from quire.cli.settings import (
     Settings,
-    exit_with_parent_option,
     run,
-    until_orphaned,
     with_settings,
 )
-from quire.cli.supervisor import ServiceManager
 from quire.cli.wishes import away, back, forget, recommission
 from quire.client import Client
 from quire.errors import CorruptStorageError, QuireError
-from quire.labels import Labels
 from quire.metastore.place import resolve_store
 
 if TYPE_CHECKING:
     from quire.storage.entries.damage import Damage
-    from quire.storage.journal.options import StorageOptions
-    from quire.storage.serving.limits import ServiceLimits
-
-DESCRIPTORS_MAX: Final = 65_536
-
-
-def storage_options() -> type[StorageOptions]:
-    """Return the class of the storage's options. Its module is read when it is needed."""
-    from quire.storage.journal.options import StorageOptions
-
-    return StorageOptions
-
-
-def service_limits() -> type[ServiceLimits]:
-    """Return the class of a bookie's limits."""
-    from quire.storage.serving.limits import ServiceLimits
-
-    return ServiceLimits
-
-
-_directory = click.argument(
-    "directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIRECTORY"
-)
 
 
 def _entries(explained: str, *, required: bool = False) -> Callable[[Any], Any]:
@@ -78,12 +44,12 @@ def bookie() -> None:
     """Run and repair storage servers."""
 
 
-for _command in (away, back, drain, recommission, forget):
+for _command in (serve, away, back, drain, recommission, forget):
     bookie.add_command(_command)
 
 
 @bookie.command("format", short_help="Make an empty directory the disk of a new bookie.")
-@_directory
+@directory_argument
 @click.option(
     "--journal",
     type=click.Path(file_okay=False, path_type=Path),
@@ -120,7 +86,7 @@ def format_(
 
 
 @bookie.command(short_help="Add directories for entry logs to a stopped bookie.")
-@_directory
+@directory_argument
 @_entries("An empty directory for entry logs; may be given several times.", required=True)
 @with_settings
 def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> None:
@@ -143,176 +109,8 @@ def expand(settings: Settings, directory: Path, entries: tuple[Path, ...]) -> No
         click.echo(f"bookie {cookie.bookie} keeps entry logs in {', '.join(places)}")
 
 
-@bookie.command(short_help="Serve a formatted directory until Ctrl-C.")
-@_directory
-@click.option(
-    "--listen",
-    default="127.0.0.1:0",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Address to serve on; port 0 takes a free one.",
-)
-@click.option(
-    "--listen-runs",
-    metavar="HOST:PORT",
-    help="Address that takes entries as plain frames, cheaper than gRPC; 'none' turns it off. "
-    "[default: a free port if --listen takes a free one, otherwise none]",
-)
-@click.option(
-    "--advertise",
-    metavar="HOST",
-    help="Host that clients are told; needed if --listen is 0.0.0.0 or [::].",
-)
-@click.option(
-    "--metrics",
-    metavar="HOST:PORT",
-    help="Address of figures (/metrics) and probes (/livez, /readyz). [default: off]",
-)
-@click.option(
-    "--labels",
-    default="",
-    envvar="QUIRE_LABELS",
-    metavar="LEVEL=NAME,…",
-    help="Where the bookie is, by region, zone, rack and host. [default: the host is this machine]",
-)
-@click.option(
-    "--storage",
-    type=Pairs(storage_options),
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A size or time of the storage, such as write-cache-bytes=64MiB; given several times.",
-)
-@click.option(
-    "--limits",
-    type=Pairs(service_limits),
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="How much work may be under way at once, such as reads=512; given several times.",
-)
-@click.option(
-    "--insecure-network",
-    is_flag=True,
-    help="Accept that other machines reach --listen or --listen-runs, which have no TLS.",
-)
-@auditor_options
-@logging_options
-@exit_with_parent_option
-@with_settings
-def serve(
-    settings: Settings,
-    directory: Path,
-    listen: str,
-    listen_runs: str | None,
-    advertise: str | None,
-    metrics: str | None,
-    labels: str,
-    storage: tuple[tuple[str, float], ...],
-    limits: tuple[tuple[str, float], ...],
-    insecure_network: bool,
-    auditor: OpenAuditor | None,
-    logging: LogOutput,
-    exit_with_parent: bool,
-) -> None:
-    """Serve a formatted directory until Ctrl-C.
-
-    Copies of an entry are spread over different racks, zones and regions as far as labels tell them
-    apart. Name the host where bookies of one machine see different names, as in containers.
-
-    A port without TLS gives every machine that reaches it the entries of all ledgers. So an address
-    other than 127.0.0.1, [::1] and localhost needs --insecure-network.
-
-    One bookie of a cluster is elected to audit: it finds lost bookies and missing copies, and asks
-    other bookies for copies (docs/operations.md, Healing).
-
-    \b
-    Examples:
-      quire bookie serve /var/lib/quire --listen 10.0.0.7:4181 --insecure-network
-      quire bookie serve /var/lib/quire --listen 0.0.0.0:4181 \\
-          --advertise bookie7 --insecure-network
-      quire bookie serve /var/lib/quire --metrics 127.0.0.1:9181
-      quire bookie serve /var/lib/quire --labels region=eu,zone=a,rack=r7
-    """
-    logging.begin()
-    allow_descriptors()
-    runs = runs_address(listen, listen_runs)
-    place = Labels.parse(labels)
-    options = build(storage_options(), storage)
-    bounds = build(service_limits(), limits)
-    where = (directory, listen, runs, insecure_network, advertise, metrics, place)
-    work = partial(_serve, settings, *where, options, bounds, auditor)
-    run(lambda: until_orphaned(work()) if exit_with_parent else work())
-
-
-def allow_descriptors() -> None:
-    """Raise the limit of open files and connections to the allowed maximum: 1,024 are soon used."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def runs_address(listen: str, listen_runs: str | None) -> str | None:
-    """Return the address for runs; by default a free port if `listen` takes one, else None."""
-    if listen_runs is None:
-        return listen if listen.endswith(":0") else None
-    return None if listen_runs == "none" else listen_runs
-
-
-async def _serve(
-    settings: Settings,
-    directory: Path,
-    listen: str,
-    listen_runs: str | None,
-    insecure_network: bool,
-    advertise: str | None,
-    metrics: str | None,
-    labels: Labels,
-    options: StorageOptions,
-    limits: ServiceLimits,
-    auditor: OpenAuditor | None,
-) -> None:
-    from quire.repair.copies import open_copies
-    from quire.repair.orders import stored_orders
-    from quire.storage.server import serve as serve_bookie
-    from quire.storage.serving.vitals import Stage, Vitals
-
-    manager = ServiceManager()
-
-    def tell(stage: Stage, remark: str) -> None:
-        status = f"{stage}: {remark}" if remark else str(stage)
-        ending = {"STOPPING": "1"} if stage is Stage.ENDING else {}
-        manager.tell(STATUS=status, **ending)
-
-    def announce(ready: BookieAddress) -> None:
-        manager.tell(READY="1", STATUS=f"serves at {ready.address}")
-        if settings.json:
-            where = {"address": ready.address, "runs": ready.runs}
-            print_json({"bookie": ready.bookie, **where, "pid": os.getpid()})
-        else:
-            click.echo(f"bookie {ready.bookie} serves {directory} at {ready.address}")
-        sys.stdout.flush()
-
-    uri = resolve_store(settings.store_uri())
-    async with manager.pulse():
-        await serve_bookie(
-            *(directory, uri, listen),
-            listen_runs=listen_runs,
-            insecure_network=insecure_network,
-            advertise=advertise,
-            on_ready=announce,
-            copies=open_copies,
-            orders=stored_orders,
-            auditor=auditor,
-            metrics=metrics,
-            labels=labels,
-            options=options,
-            limits=limits,
-            vitals=Vitals(tell),
-        )
-
-
 @bookie.command(short_help="Verify everything on a stopped bookie's disk.")
-@_directory
+@directory_argument
 @with_settings
 def check(settings: Settings, directory: Path) -> None:
     """Verify everything on a stopped bookie's disk, and count the ledgers in limbo.
@@ -370,7 +168,7 @@ def _print_damage(settings: Settings, found: Sequence[Damage]) -> None:
 
 
 @bookie.command(short_help="Let a bookie that lost files serve again.")
-@_directory
+@directory_argument
 @click.option(
     "--accept-loss",
     is_flag=True,

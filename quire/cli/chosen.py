@@ -13,6 +13,7 @@ from quire.cli.configuration import (
     Setting,
     default_map,
     find_file,
+    own_file,
     read_file,
 )
 from quire.errors import ConfigurationError
@@ -87,7 +88,10 @@ context_option = click.option(
 
 
 def file_to_write(context: click.Context) -> Path:
-    """Return the file that contexts are written to: the one in use, else this user's own."""
-    from quire.cli.configuration import own_file
+    """Return the file that contexts are written to.
 
-    return chosen(context).configuration.file or own_file()
+    It is the file of --config or QUIRE_CONFIG, which need not exist yet; without them the file in
+    use, also if it cannot be read; without any, this user's own.
+    """
+    given = context.find_root().params["config"]
+    return Path(given) if given is not None else find_file(None) or own_file()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from quire.cli.configuration import read_file
 from quire.cli.output import print_json, print_table
 from quire.cli.settings import Settings, with_settings
 from quire.errors import ConfigurationError
+from quire.private_files import FILE_MODE, make_directories
 
 
 @click.group(short_help="Name clusters, and choose one.")
@@ -133,7 +134,9 @@ def _check_known(document: MutableMapping[str, Any], name: str) -> None:
         )
 
 
-def _change(click_context: click.Context, change: Any) -> Path:
+def _change(
+    click_context: click.Context, change: Callable[[MutableMapping[str, Any]], None]
+) -> Path:
     """Change the file as a whole: another process reads the old one or the new one."""
     file = file_to_write(click_context)
     try:
@@ -143,10 +146,10 @@ def _change(click_context: click.Context, change: Any) -> Path:
     read_file(file if text else None)  # a file that is not TOML is left alone
     document = tomlkit.parse(text)
     change(document)
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_directories(file.parent)
     partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
     try:
-        mode = file.stat().st_mode & 0o777 if text else 0o600
+        mode = file.stat().st_mode & 0o777 if text else FILE_MODE
         with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as written:
             written.write(tomlkit.dumps(document))
         partial.replace(file)

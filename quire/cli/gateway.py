@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from quire.cli.bookie import allow_descriptors
 from quire.cli.logs import LogOutput, logging_options
 from quire.cli.output import print_json
 from quire.cli.pairs import Pairs, build
+from quire.cli.serving import allow_descriptors
 from quire.cli.settings import (
     Settings,
     exit_with_parent_option,
@@ -21,8 +21,6 @@ from quire.cli.settings import (
 )
 from quire.errors import ConfigurationError
 from quire.gateway.limits import GatewayLimits
-
-LOOPBACK = ("127.", "localhost", "[::1]")
 
 
 @click.group(short_help="Serve logs over HTTP.")
@@ -49,6 +47,11 @@ def gateway() -> None:
     help="File with tokens, one a line: a request needs one, as Authorization: Bearer TOKEN.",
 )
 @click.option(
+    "--insecure-network",
+    is_flag=True,
+    help="Accept that other machines reach --listen, which has no TLS. Needs --token-file.",
+)
+@click.option(
     "--limits",
     type=Pairs(lambda: GatewayLimits),
     multiple=True,
@@ -63,6 +66,7 @@ def serve(
     listen: str,
     advertise: str | None,
     token_file: Path | None,
+    insecure_network: bool,
     limits: tuple[tuple[str, float], ...],
     logging: LogOutput,
     exit_with_parent: bool,
@@ -72,29 +76,26 @@ def serve(
     A log is written by one gateway at a time, and read by all. Start several gateways and give
     clients any of them: a request to append is sent on to the gateway that writes the log.
 
+    A port without TLS gives every machine that reaches it the tokens and records of all requests.
+    So an address other than 127.0.0.1, [::1] and localhost needs --insecure-network.
+
     \b
     Examples:
       quire gateway serve
       quire gateway serve --listen 127.0.0.1:8180 --token-file /etc/quire/tokens
     """
-    host, port = _address(listen)
     tokens = read_tokens(token_file)
-    if not tokens and not host.startswith(LOOPBACK):
-        raise ConfigurationError(
-            f"{listen} can be reached from other machines: name --token-file, so that not every "
-            "program there reads and writes all logs"
-        )
     logging.begin()
     allow_descriptors()
     bounds = build(GatewayLimits, limits)
-    work = partial(_serve, settings, host, port, advertise, tokens, bounds)
+    work = partial(_serve, settings, listen, insecure_network, advertise, tokens, bounds)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
 
 async def _serve(
     settings: Settings,
-    host: str,
-    port: int,
+    listen: str,
+    insecure_network: bool,
     advertise: str | None,
     tokens: tuple[str, ...],
     limits: GatewayLimits,
@@ -108,17 +109,14 @@ async def _serve(
             click.echo(f"gateway answers at {address}; its calls are in {address}/v1/openapi.json")
         sys.stdout.flush()
 
-    where = (settings.store_uri(), host, port)
     await serve_gateway(
-        *where, advertise=advertise, tokens=tokens, limits=limits, on_ready=announce
+        *(settings.store_uri(), listen),
+        insecure_network=insecure_network,
+        advertise=advertise,
+        tokens=tokens,
+        limits=limits,
+        on_ready=announce,
     )
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not (port.isascii() and port.isdecimal()):
-        raise ConfigurationError(f"{text!r} is not an address: write HOST:PORT")
-    return host, int(port)
 
 
 def read_tokens(file: Path | None) -> tuple[str, ...]:

@@ -48,11 +48,11 @@ class ElsewhereError(GatewayError):
 
 
 class LedElsewhereError(GatewayError):
-    """A program that is no gateway leads the log."""
+    """Another program than a gateway leads the log."""
 
     def __init__(self, log: str, leader: str) -> None:
         super().__init__(
-            f"log {log!r} is led by {leader}, which is no gateway: write through it, or end it"
+            f"log {log!r} is led by {leader}, not by a gateway: write through it, or end it"
         )
 
 

@@ -50,7 +50,7 @@ def parse_submission(content_type: str, body: bytes) -> Submission:
         body: the body.
 
     Raises:
-        InvalidRequestError: the body is none of these, or has too many records.
+        InvalidRequestError: the body has another form, or too many records.
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind == BYTES:

@@ -1,6 +1,6 @@
 """The logs that this gateway writes: elected, taken over, given up.
 
-A log has one election, the one that `Client.lead_log` uses by default. So gateways share a log with
+A log has one election: `Client.lead_log` uses the same by default. So gateways share a log with
 each other and with services: one candidate at a time writes it. A gateway stands when a request
 comes for a log that no candidate leads, and gives the log up when no request came for a while, or
 when it ends. The candidate's name of a gateway is `gateway URL`: others send clients there.
@@ -65,7 +65,7 @@ class Owners:
 
         Raises:
             ElsewhereError: another gateway writes the log.
-            LedElsewhereError: a program that is no gateway leads it.
+            LedElsewhereError: another program than a gateway leads it.
             NotReadyError: it is being taken over or handed over.
             BusyError: this gateway writes as many logs as it may.
             QuireError: the log cannot be taken over; the errors of `Client.open_log`.

@@ -7,6 +7,7 @@ answers: every request under way is confirmed, and others go on with the next ga
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -20,9 +21,13 @@ from quire.gateway.app import Gateway
 from quire.gateway.limits import GatewayLimits
 from quire.gateway.owners import Owners
 from quire.log.manifest.options import LogOptions
+from quire.wire.exposure import exposed
+from quire.wire.transport import advertised, cannot_listen, split_address
 
 with needed_for("quire gateway", "gateway"):
     import uvicorn
+
+_log = logging.getLogger(__name__)
 
 GRACE_SECONDS: Final = 5
 """How long answers under way may take once the logs are given up."""
@@ -30,9 +35,9 @@ GRACE_SECONDS: Final = 5
 
 async def serve_gateway(
     store: str,
-    host: str,
-    port: int,
+    listen: str,
     *,
+    insecure_network: bool = False,
     advertise: str | None = None,
     tokens: tuple[str, ...] = (),
     limits: GatewayLimits | None = None,
@@ -43,8 +48,8 @@ async def serve_gateway(
 
     Args:
         store: the metadata store of the cluster.
-        host: the address to listen on.
-        port: its port; 0 takes a free one.
+        listen: host:port to listen on; port 0 takes a free one.
+        insecure_network: accept an address that other machines reach. It needs tokens.
         advertise: the URL that other gateways send clients to; by default `http://host:port`.
         tokens: a request needs one of them, if there is any.
         limits: how much may be under way.
@@ -52,12 +57,16 @@ async def serve_gateway(
         on_ready: called with the URL once requests are answered.
 
     Raises:
-        ConfigurationError: the address cannot be used.
+        ConfigurationError: the address cannot be used, or needs consent, tokens or `advertise`.
         QuireError: the errors of `connect`.
     """
     limits = limits or GatewayLimits()
-    listening = _bind(host, port)
+    _check_exposure(listen, insecure_network, tokens)
+    if advertise is None:
+        advertised(listen, None)  # raises for a wildcard
+    listening = _bind(listen)
     try:
+        host, _ = split_address(listen)
         at = advertise or f"http://{host}:{listening.getsockname()[1]}"
         async with connect(store) as client:
             owners = Owners(client, at, limits, options)
@@ -85,23 +94,31 @@ async def serve_gateway(
         listening.close()
 
 
+def _check_exposure(listen: str, accepted: bool, tokens: tuple[str, ...]) -> None:
+    """Say that other machines reach the gateway. Raises as `exposed`, and without tokens."""
+    for address in exposed("gateway", [listen], accepted=accepted):
+        if not tokens:
+            raise ConfigurationError(
+                f"every program that reaches {address} could read and write all logs: pass "
+                "--token-file"
+            )
+        _log.warning("%s has no TLS: each machine on the way can read tokens and records", address)
+
+
 async def _ended(serving: asyncio.Future[None]) -> None:
     """Wait for the end of the server. A cancellation of the wait does not end it."""
     await asyncio.shield(serving)
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def _bind(listen: str) -> socket.socket:
     """Return a socket that listens. Raises `ConfigurationError`."""
+    host, port = split_address(listen)
     plain = host.strip("[]")
     try:
         family = socket.AF_INET6 if ":" in plain else socket.AF_INET
         return socket.create_server((plain, port), family=family, backlog=1024)
-    except (OSError, OverflowError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigurationError(
-            f"cannot listen on {host}:{port}: {reason}; choose another port, or port 0 for any "
-            "that is free"
-        ) from error
+    except (OSError, UnicodeError) as error:
+        raise ConfigurationError(cannot_listen(listen)) from error
 
 
 class _GatewayServer(uvicorn.Server):

@@ -5,8 +5,8 @@
 An assignment names a closed ledger. With replicas, the bookie takes the place of another bookie in
 some fragments. Without, it holds its places already, and lacks entries there. The bookie pulls: it
 fetches the entries, and only when it has all of them does it change the ledger's record. So every
-step may be cut short and done again, two bookies may be asked for one place, and nobody outside a
-bookie writes an entry.
+step may be cut short and done again, two bookies may be asked for one place, and no process outside
+a bookie writes an entry.
 
 Rules H1 to H3 of docs/protocol.md hold for it.
 

@@ -97,7 +97,7 @@ class PeerCopies:
 
         def decide(metadata: LedgerMetadata) -> LedgerMetadata | None:
             wanted = adopted(metadata, assigned.replicas)
-            # Another bookie may have had a place, and given it back since: nobody counted it.
+            # Another bookie may have had a place, and given it back since: it was not counted.
             if not counted.issuperset(owed_by(wanted, self._bookie).stretches):
                 raise VersionConflictError(ledger_path(ledger), version)
             return None if wanted == metadata else wanted

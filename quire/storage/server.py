@@ -47,13 +47,13 @@ from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
 from quire.storage.node import BookieNode
 from quire.storage.serving.births import Births, BornBookie
-from quire.storage.serving.exposure import exposed
 from quire.storage.serving.grpc_service import serve_bookie
 from quire.storage.serving.limits import ServiceLimits
 from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.serving.obedient import ObedientBookie
 from quire.storage.serving.presence import Presence
 from quire.storage.serving.vitals import Stage, Vitals
+from quire.wire.exposure import exposed
 from quire.wire.transport import split_address
 
 _log = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ def _start(tasks: Sequence[Collector | Scrubber | Mender], stack: AsyncExitStack
 
 def _warn_of_exposure(listening: Sequence[str], accepted: bool) -> None:
     """Say which ports other machines reach without TLS. Raises as `exposed`."""
-    for address in exposed(listening, accepted=accepted):
+    for address in exposed("bookie", listening, accepted=accepted):
         _log.warning(
             "%s has no TLS: each machine that reaches it can read entries and fence ledgers",
             address,
@@ -214,7 +214,7 @@ async def serve(
     while clients can find the bookie; `metrics` is a host:port where Prometheus finds its figures
     and a supervisor its health; `labels` say where it is, and the host is this machine unless they
     name one; `vitals` are told each step; `insecure_network` accepts an address that other machines
-    reach (exposure.py). While the metadata store is away at the start, the bookie waits for it.
+    reach (quire.wire.exposure). While the metadata store is away at the start, the bookie waits.
 
     Raises `DirectoryInUseError`, `SharedFilesError`, `ConfigurationError` when directory, store or
     address cannot be used, `WrongBookieError` when the directory belongs to another cluster or

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from quire.cli.bookie import runs_address
+from quire.cli.serving import runs_address
 
 
 @pytest.mark.parametrize(

@@ -221,9 +221,19 @@ def test_a_context_has_a_plain_name(file: Path, name: str) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_left_alone(file: Path) -> None:
-    file.write_text("[[[")
-    assert call("context", "add", "a", "--store", "s").exit_code == 2
-    assert file.read_text() == "[[["
+    for damaged in (file, Path("quire.toml")):
+        damaged.write_text("[[[")
+        done = call("context", "add", "a", "--store", "s")
+        assert done.exit_code == 2
+        assert str(damaged) in done.stderr
+        assert damaged.read_text() == file.read_text() == "[[["
+
+
+def test_a_context_goes_to_the_file_that_is_named(file: Path, tmp_path: Path) -> None:
+    named = tmp_path / "new" / "ours.toml"
+    assert call("--config", str(named), "context", "add", "a", "--store", "s").exit_code == 0
+    assert "contexts.a" in named.read_text()
+    assert not file.exists()
 
 
 def test_a_command_that_is_not_there_cannot_be_shown(file: Path) -> None:

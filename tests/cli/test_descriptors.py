@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import resource
-from quire.cli.bookie import allow_descriptors
+from quire.cli.serving import allow_descriptors
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 hard = 4096 if hard == resource.RLIM_INFINITY else min(hard, 4096)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real_time
 async def served(cluster: MemoryCluster) -> AsyncIterator[str]:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(
-        serve_gateway(cluster.store_uri, "127.0.0.1", 0, on_ready=ready.set_result)
+        serve_gateway(cluster.store_uri, "127.0.0.1:0", on_ready=ready.set_result)
     )
     serving.add_done_callback(lambda _: ready.cancel())
     try:
@@ -68,15 +68,17 @@ async def test_a_stream_ends_when_its_reader_goes() -> None:
 async def test_a_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigurationError, match=f"127.0.0.1:{port}: Address already in use"):
-            await serve_gateway("memory://nowhere", "127.0.0.1", port)
+        with pytest.raises(ConfigurationError, match=f"cannot listen on 127.0.0.1:{port}"):
+            await serve_gateway("memory://nowhere", f"127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--listen", "here"], "write HOST:PORT"),
-        (["--listen", "0.0.0.0:0"], "name --token-file"),
+        (["--listen", "here"], "expected host:port"),
+        (["--listen", "0.0.0.0:0"], "pass --insecure-network"),
+        (["--listen", "127.example.org:0"], "pass --insecure-network"),
+        (["--listen", "0.0.0.0:0", "--insecure-network"], "pass --token-file"),
         (["--limits", "reqests=1"], "did you mean 'requests'?"),
     ],
 )
@@ -85,6 +87,13 @@ def test_a_wrong_option_is_refused(arguments: list[str], says: str) -> None:
     done = click.testing.CliRunner().invoke(main, command)
     assert done.exit_code == 2
     assert says in done.stderr
+
+
+async def test_a_wildcard_is_told_to_no_client() -> None:
+    with pytest.raises(ConfigurationError, match="with --advertise"):
+        await serve_gateway(
+            "memory://nowhere", "0.0.0.0:0", insecure_network=True, tokens=("secret",)
+        )
 
 
 def test_tokens_are_lines_of_a_file(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """`spec/Log.tla` in Python, action by action: leaders. What happens beside them: log_beside.py.
 
 The names of actions, variables and safeguards are those of the module; read the module for what
-they mean. Both give the same numbers of states at the same bounds (`test_log_model.py`,
+they mean. Both give the same numbers of states at the same bounds (`test_modules.py`,
 `make tlc`): a change of one without the other changes a number.
 """
 

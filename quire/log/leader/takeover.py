@@ -122,8 +122,8 @@ class TakeOver:
         `ConfigurationError` when the log's settings are impossible with the options given, or what
         `rehearse` reads needs something that is missing; `UnauthorizedError`; `DecryptionError`;
         the last transient error, or `ConflictError`, when `open_timeout` is over: with
-        `NotEnoughBookiesError` nobody was deposed, unless bookies failed meanwhile. Cancelling may
-        leave an empty ledger behind that no log lists.
+        `NotEnoughBookiesError` no leader was deposed, unless bookies failed meanwhile. Cancelling
+        may leave an empty ledger that no log lists.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.open_timeout

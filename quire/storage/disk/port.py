@@ -36,7 +36,7 @@ descriptor left) say nothing about the file."""
 
 class NotAFileError(OSError):
     """A directory, a pipe or a device has the name of a file. Its bytes are not there (`UNREADABLE`
-    has its number), and opening it waited for nobody.
+    has its number), and opening it did not wait.
     """
 
     def __init__(self, kind: str, path: str) -> None:

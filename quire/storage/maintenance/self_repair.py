@@ -163,7 +163,7 @@ class Mender:
 
     async def _take_places(self, copies: Copies, ledger: LedgerId) -> bool:
         """Enter a whole ledger's record; tell whether that was done. The fence and the check of the
-        key are durable before: nobody may begin the ledger anew at a bookie that it names.
+        key are durable before: no process may begin the ledger anew at a bookie that it names.
         """
         if ledger in self._ordered and not await self._flush():
             return False

@@ -56,28 +56,14 @@ def test_reads_and_fences_are_told_that_it_was_retired(run: Run) -> None:
 
 
 @needs(BookieCapability.KEEPS_IDS)
-def test_a_wait_for_news_ends_as_if_the_ledger_were_fenced(run: Run) -> None:
+@pytest.mark.parametrize("drop", ["retire", "disown"])
+def test_a_wait_for_news_ends_as_if_the_ledger_were_fenced(run: Run, drop: str) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie
         await bookie.add(LEDGER, KEY, run_of(0))
         waiting = asyncio.ensure_future(bookie.wait_tail(LEDGER, 5, 60))
         await asleep(bookie, waiting)
-        await subject.retire(LEDGER)
-        async with asyncio.timeout(SOON):
-            assert (await waiting).fenced
-            assert (await bookie.wait_tail(LEDGER, 5, 60)).fenced
-
-    run(check)
-
-
-@needs(BookieCapability.KEEPS_IDS)
-def test_a_wait_for_news_ends_when_the_ledger_is_disowned(run: Run) -> None:
-    async def check(subject: Subject) -> None:
-        bookie = subject.bookie
-        await bookie.add(LEDGER, KEY, run_of(0))
-        waiting = asyncio.ensure_future(bookie.wait_tail(LEDGER, 5, 60))
-        await asleep(bookie, waiting)
-        await subject.disown(LEDGER)
+        await {"retire": subject.retire, "disown": subject.disown}[drop](LEDGER)
         async with asyncio.timeout(SOON):
             assert (await waiting).fenced
             assert (await bookie.wait_tail(LEDGER, 5, 60)).fenced

@@ -1,8 +1,8 @@
-"""Which addresses a bookie may listen on without TLS: those of its own machine.
+"""Which addresses a server may listen on without TLS: those of its own machine.
 
 Traffic without TLS tells every entry to the machines on its way, and any process that reaches the
 port may read ledgers and fence them. So an address of the network needs the operator's consent, and
-the bookie names it in its log at each start.
+the server names it in its log at each start.
 
 A host is judged as it is written. A name other than `localhost` may resolve to another address at
 the next start, so it counts as the network. Pure.
@@ -37,10 +37,11 @@ def is_loopback(listen: str) -> bool:
         return False
 
 
-def exposed(listening: Iterable[str], *, accepted: bool) -> list[str]:
-    """Return the addresses of the network among those that a bookie listens on without TLS.
+def exposed(server: str, listening: Iterable[str], *, accepted: bool) -> list[str]:
+    """Return the addresses of the network among those that a server listens on without TLS.
 
     Args:
+        server: the server's kind, for the message.
         listening: host:port of each port that clients use.
         accepted: whether the operator has given `CONSENT`.
 
@@ -51,7 +52,7 @@ def exposed(listening: Iterable[str], *, accepted: bool) -> list[str]:
     found = [each for each in listening if not is_loopback(each)]
     if found and not accepted:
         raise ConfigurationError(
-            f"{' and '.join(found)} can be reached from the network, and the bookie has no TLS: "
+            f"{' and '.join(found)} can be reached from the network, and the {server} has no TLS: "
             "listen on 127.0.0.1, [::1] or localhost; if you trust all machines of the network, "
             f"pass {CONSENT}"
         )

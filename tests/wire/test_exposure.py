@@ -10,7 +10,7 @@ import pytest
 
 from quire.errors import ConfigurationError
 from quire.storage.server import serve
-from quire.storage.serving.exposure import CONSENT, exposed, is_loopback
+from quire.wire.exposure import CONSENT, exposed, is_loopback
 
 LOCAL = ["127.0.0.1:0", "127.8.8.8:4181", "[::1]:4181", "localhost:0", "LOCALHOST:4181"]
 NETWORK = [
@@ -23,22 +23,22 @@ NETWORK = [
 @pytest.mark.parametrize("listen", LOCAL)
 def test_this_machine_needs_no_consent(listen: str) -> None:
     assert is_loopback(listen)
-    assert exposed([listen], accepted=False) == []
+    assert exposed("bookie", [listen], accepted=False) == []
 
 
 @pytest.mark.parametrize("listen", NETWORK)
 def test_the_network_needs_consent(listen: str) -> None:
     assert not is_loopback(listen)
     with pytest.raises(ConfigurationError, match=f"pass {CONSENT}") as caught:
-        exposed(["127.0.0.1:0", listen], accepted=False)
+        exposed("bookie", ["127.0.0.1:0", listen], accepted=False)
     assert listen in str(caught.value)
     assert "127.0.0.1:0" not in str(caught.value)
-    assert exposed(["127.0.0.1:0", listen], accepted=True) == [listen]
+    assert exposed("bookie", ["127.0.0.1:0", listen], accepted=True) == [listen]
 
 
 def test_what_is_no_address_is_refused_with_consent_too() -> None:
     with pytest.raises(ConfigurationError, match="expected host:port"):
-        exposed(["10.0.0.7"], accepted=True)
+        exposed("bookie", ["10.0.0.7"], accepted=True)
 
 
 @pytest.mark.parametrize(
