@@ -26,12 +26,15 @@ CONSTANTS B,          \* bookies, numbers
           CanDelete,  \* the ledger may be deleted
           CanForget,  \* a copy of the store from before the ledger may be put back
           CanRevive,  \* a copy of the store with the ledger's first record may be put back
+          CanResend,  \* the answer to the creation may be lost; then it is sent again
           \* the safeguards
           ReadsFence,         \* 4.4 every read of a recovery fences
           FenceDurable,       \* B1  a fence survives a restart of the bookie
           RetiresIds,         \* B11 a fence survives the collection of a deleted ledger
           RetiredIsNotAbsent, \* B11 "retired" is not "no such entry" to a recovery
           DeleteCloses,       \* an open ledger is closed before it is deleted
+          ResendsUnanswered,  \* I1  a creation that was answered is not sent again
+          DropsOlder,         \* B11 a bookie drops what it held before it saw the record gone
           WaitsForAdopt,      \* I1  bookies serve an incarnation once it is adopted
           CreatesAdopted,     \* I1  no id is given out before the incarnation is adopted
           AdoptSkips,         \* I1  adoption lifts the counter above every id given out
@@ -54,11 +57,12 @@ VARIABLES meta,    \* the record: [state, frags, last, ver, inc]
           retired, \* retired[b]: ids of collected ledgers
           sent,    \* ordinary adds that were sent: <<b, e>>
           okd,     \* ordinary adds that were answered with success
-          w,       \* the writer: [on, frags, ver, lap, lac, ch]
+          late,    \* bookies that may have seen the record gone, before it was made again
+          w,       \* the writer: [on, unk, frags, ver, lap, lac, ch]
           r,       \* recoverers
           ends     \* every end that the ledger was given
-vars == <<meta, id, gen, next, inc, copy, fenced, retired, sent, okd, w, r, ends>>
-store == <<id, gen, next, inc>>
+store == <<id, gen, next, inc, late>>
+vars == <<meta, store, copy, fenced, retired, sent, okd, w, r, ends>>
 
 Entry == 1..N
 Ids == 1..2
@@ -79,7 +83,9 @@ Serves == WaitsForAdopt => inc.adopted  \* B11, I1: bookies take part
 
 NoReader == [ph |-> "idle", ver |-> 0, read |-> <<>>, frags |-> <<>>, next |-> 0,
              no |-> {}, val |-> 0, got |-> {}, ch |-> 0, all |-> FALSE]
-NoWriter == [on |-> FALSE, frags |-> <<>>, ver |-> 0, lap |-> 0, lac |-> 0, ch |-> 0]
+NoWriter == [on |-> FALSE, unk |-> FALSE, frags |-> <<>>, ver |-> 0,
+             lap |-> 0, lac |-> 0, ch |-> 0]
+WriterOf(m) == [NoWriter EXCEPT !.on = TRUE, !.frags = m.frags, !.ver = m.ver]
 NoRecord == [state |-> "NONE", frags |-> <<>>, last |-> 0, ver |-> 0, inc |-> 0]
 
 Init == /\ meta = NoRecord /\ id = 0 /\ gen = 0 /\ next = 1
@@ -87,7 +93,7 @@ Init == /\ meta = NoRecord /\ id = 0 /\ gen = 0 /\ next = 1
         /\ copy = [i \in Ids |-> [b \in B |-> [e \in Entry |-> 0]]]
         /\ fenced = [i \in Ids |-> [b \in B |-> FALSE]]
         /\ retired = [b \in B |-> {}]
-        /\ sent = {} /\ okd = {} /\ w = NoWriter /\ ends = {}
+        /\ sent = {} /\ okd = {} /\ late = {} /\ w = NoWriter /\ ends = {}
         /\ r = [x \in R |-> NoReader]
 
 Create(ens) ==
@@ -96,9 +102,25 @@ Create(ens) ==
     /\ gen' = gen + 1 /\ id' = next /\ next' = next + 1
     /\ meta' = [state |-> "OPEN", frags |-> <<[first |-> 1, ens |-> ens]>>, last |-> 0,
                 ver |-> 1, inc |-> inc.now]
-    /\ w' = [NoWriter EXCEPT !.on = TRUE, !.frags = meta'.frags, !.ver = 1]
-    /\ sent' = {} /\ okd' = {}
+    /\ \/ w' = WriterOf(meta')
+       \/ CanResend /\ w' = [NoWriter EXCEPT !.unk = TRUE]
+    /\ sent' = {} /\ okd' = {} /\ late' = {}
     /\ UNCHANGED <<inc, copy, fenced, retired, r, ends>>
+
+(* The answer was lost. The record that is there has the token of the creation, *)
+(* and is its own; a record that is gone is made once more, with the same id.   *)
+(* No record named the ledger before, so its earlier end is no end of it. But a *)
+(* bookie that met it in a recovery may have seen the record gone.              *)
+FindOwn == /\ w.unk /\ meta.state \in {"OPEN", "IN_RECOVERY", "CLOSED"}
+           /\ w' = WriterOf(meta)
+           /\ UNCHANGED <<meta, store, copy, fenced, retired, sent, okd, r, ends>>
+Resend == /\ CanResend /\ meta.state = "DELETED" /\ (ResendsUnanswered => w.unk)
+          /\ meta' = [state |-> "OPEN", frags |-> <<[first |-> 1, ens |-> First]>>, last |-> 0,
+                      ver |-> 1, inc |-> meta.inc]
+          /\ w' = IF w.unk THEN WriterOf(meta') ELSE w
+          /\ ends' = IF w.unk THEN {} ELSE ends
+          /\ late' = IF DropsOlder THEN {b \in B : fenced[id][b]} ELSE B
+          /\ UNCHANGED <<id, gen, next, inc, copy, fenced, retired, sent, okd, r>>
 
 (* ---- the writer ---- *)
 Send == /\ w.on /\ w.lap < N
@@ -229,34 +251,38 @@ RecovererCloses(x) ==
 Restart(b) == /\ ~FenceDurable /\ gen > 0 /\ fenced[id][b]
               /\ fenced' = [fenced EXCEPT ![id][b] = FALSE]
               /\ UNCHANGED <<meta, store, copy, retired, sent, okd, w, r, ends>>
-Delete == /\ CanDelete /\ meta.state \in (IF DeleteCloses THEN {"CLOSED"} ELSE {"OPEN", "CLOSED"})
+(* A gc deletes an open ledger, too, when its creator can use it no more. *)
+Delete == /\ CanDelete
+          /\ meta.state \in (IF w.unk \/ ~DeleteCloses THEN {"OPEN", "CLOSED"} ELSE {"CLOSED"})
           /\ meta' = [meta EXCEPT !.state = "DELETED", !.ver = @ + 1]
           /\ ends' = IF meta.state = "OPEN" THEN ends \cup {w.lac} ELSE ends
           /\ UNCHANGED <<store, copy, fenced, retired, sent, okd, w, r>>
-Collect(b) == /\ meta.state = "DELETED" /\ id \notin retired[b]
+Collect(b) == /\ b \in (IF meta.state = "DELETED" THEN B ELSE late) /\ id \notin retired[b]
               /\ copy' = [copy EXCEPT ![id][b] = [e \in Entry |-> 0]]
               /\ fenced' = [fenced EXCEPT ![id][b] = FALSE]
               /\ retired' = IF RetiresIds THEN [retired EXCEPT ![b] = @ \cup {id}] ELSE retired
-              /\ UNCHANGED <<meta, store, sent, okd, w, r, ends>>
+              /\ late' = late \ {b}
+              /\ UNCHANGED <<meta, id, gen, next, inc, sent, okd, w, r, ends>>
 
 (* `quire metadata restore`: an older copy of the store, and a new incarnation. *)
 Restored == /\ inc.now = 1 /\ inc' = [now |-> 2, adopted |-> FALSE]
 Forget == /\ CanForget /\ Restored /\ meta.state # "NONE"
           /\ meta' = NoRecord /\ next' = 1
           /\ w' = NoWriter /\ r' = [x \in R |-> NoReader] /\ ends' = {} /\ sent' = {} /\ okd' = {}
+          /\ late' = {}
           /\ UNCHANGED <<id, gen, copy, fenced, retired>>
 Revive == /\ CanRevive /\ Restored /\ meta.state # "NONE"
           /\ meta' = [state |-> "OPEN", frags |-> <<[first |-> 1, ens |-> First]>>, last |-> 0,
                       ver |-> 1, inc |-> 1]
           /\ r' = [x \in R |-> NoReader] /\ ends' = {}
-          /\ UNCHANGED <<id, gen, next, copy, fenced, retired, sent, okd, w>>
+          /\ UNCHANGED <<id, gen, next, late, copy, fenced, retired, sent, okd, w>>
 Adopt == /\ inc.now = 2 /\ ~inc.adopted
          /\ inc' = [inc EXCEPT !.adopted = TRUE]
          /\ next' = IF AdoptSkips /\ next <= id THEN id + 1 ELSE next
-         /\ UNCHANGED <<meta, id, gen, copy, fenced, retired, sent, okd, w, r, ends>>
+         /\ UNCHANGED <<meta, id, gen, late, copy, fenced, retired, sent, okd, w, r, ends>>
 
 Next == \/ Create(First)
-        \/ Send \/ Ack \/ WriterCloses \/ Delete \/ Forget \/ Revive \/ Adopt
+        \/ FindOwn \/ Resend \/ Send \/ Ack \/ WriterCloses \/ Delete \/ Forget \/ Revive \/ Adopt
         \/ gen > 0 /\ \E b \in B, e \in Entry : Add(b, e)
         \/ w.on /\ w.ch < Changes /\ \E ens \in Ens : Change(ens, w.lac + 1)
         \/ \E b \in B : Restart(b) \/ Collect(b)

@@ -41,6 +41,9 @@ PASSING: Final = {
     "deleted, and the store revives": Passing(
         Bounds(can_delete=True, can_revive=True), Outcome(None, 26, 28_461, 10_227)
     ),
+    "deleted, and the creation is sent again": Passing(
+        Bounds(can_delete=True, can_resend=True), Outcome(None, 20, 8_118, 3_013)
+    ),
 }
 
 THOROUGH: Final = {
@@ -50,10 +53,15 @@ THOROUGH: Final = {
     "an ensemble change, and the store revives": Passing(
         Bounds(bookies=4, changes=1, can_revive=True), Outcome(None, 24, 1_951_092, 486_059)
     ),
+    "two recoveries, and the creation is sent again": Passing(
+        Bounds(recoverers=2, can_delete=True, can_resend=True),
+        Outcome(None, 26, 113_806, 25_868),
+    ),
 }
 """Larger bounds, for `python -m tests.spec`; too slow for every test run."""
 
 DELETED: Final = Bounds(can_delete=True)
+RESENT: Final = Bounds(can_delete=True, can_resend=True)
 FORGOTTEN: Final = Bounds(can_forget=True)
 CHANGED: Final = Bounds(bookies=4, changes=1)
 
@@ -68,6 +76,13 @@ REMOVED: Final = (
         "a revived ledger is closed as empty",
     ),
     Removed("DeleteCloses", DELETED, Outcome("L1", 7, 225, 124), "a deleted ledger confirms"),
+    Removed(
+        "ResendsUnanswered",
+        RESENT,
+        Outcome("L2", 11, 2_267, 1_132),
+        "a record comes back, and the bookies dropped its entries",
+    ),
+    Removed("DropsOlder", RESENT, Outcome("L2", 10, 2_992, 1_304), "a ledger in use is dropped"),
     Removed("CreatesAdopted", FORGOTTEN, Outcome("L4", 12, 4_867, 2_501), "an id is given twice"),
     Removed("AdoptSkips", FORGOTTEN, Outcome("L4", 12, 2_762, 1_198), "an id is given twice"),
     Removed(

@@ -19,6 +19,8 @@ SAFEGUARDS: Final = (
     "RetiresIds",
     "RetiredIsNotAbsent",
     "DeleteCloses",
+    "ResendsUnanswered",
+    "DropsOlder",
     "WaitsForAdopt",
     "CreatesAdopted",
     "AdoptSkips",
@@ -55,6 +57,7 @@ class Bounds:
     can_delete: bool = False
     can_forget: bool = False
     can_revive: bool = False
+    can_resend: bool = False
 
 
 class Meta(NamedTuple):
@@ -72,6 +75,7 @@ class Inc(NamedTuple):
 
 class Writer(NamedTuple):
     on: bool = False
+    unk: bool = False
     frags: Fragments = ()
     ver: int = 0
     lap: int = 0
@@ -103,6 +107,7 @@ class State(NamedTuple):
     retired: tuple[frozenset[int], ...]
     sent: Pairs
     okd: Pairs
+    late: frozenset[int]
     w: Writer
     r: tuple[Recoverer, ...]
     ends: frozenset[int]
@@ -138,6 +143,7 @@ class LedgerModel:
             retired=(EMPTY,) * bounds.bookies,
             sent=frozenset(),
             okd=frozenset(),
+            late=EMPTY,
             w=Writer(),
             r=(Recoverer(),) * bounds.recoverers,
             ends=frozenset(),
@@ -157,7 +163,8 @@ class LedgerModel:
     def following(self, state: State) -> Iterator[State]:
         may_create = state.inc.adopted or not self.has["CreatesAdopted"]
         if state.meta.state == "NONE" and state.gen < 2 and state.next <= 2 and may_create:
-            yield self._created(state)
+            yield from self._created(state)
+        yield from self._sent_again(state)
         if state.w.on:
             yield from self._writer(state)
         yield from self._adds(state)
@@ -169,17 +176,30 @@ class LedgerModel:
     def serves(self, state: State) -> bool:
         return state.inc.adopted or not self.has["WaitsForAdopt"]
 
-    def _created(self, s: State) -> State:
-        frags = ((1, self.start),)
-        return s._replace(
-            meta=Meta("OPEN", frags, 0, 1, s.inc.now),
+    def _created(self, s: State) -> Iterator[State]:
+        meta = Meta("OPEN", ((1, self.start),), 0, 1, s.inc.now)
+        made = s._replace(
+            meta=meta,
             id=s.next,
             gen=s.gen + 1,
             next=s.next + 1,
-            w=Writer(on=True, frags=frags, ver=1),
             sent=frozenset(),
             okd=frozenset(),
+            late=EMPTY,
         )
+        yield made._replace(w=_writer_of(meta))
+        if self.bounds.can_resend:
+            yield made._replace(w=Writer(unk=True))
+
+    def _sent_again(self, s: State) -> Iterator[State]:
+        if s.w.unk and s.meta.state in ("OPEN", "IN_RECOVERY", "CLOSED"):  # FindOwn
+            yield s._replace(w=_writer_of(s.meta))
+        may = s.w.unk or (self.bounds.can_resend and not self.has["ResendsUnanswered"])
+        if s.meta.state == "DELETED" and may:
+            meta = Meta("OPEN", ((1, self.start),), 0, 1, s.meta.inc)
+            late = s.fenced[s.id - 1] if self.has["DropsOlder"] else frozenset(self.bookies)
+            again = s._replace(meta=meta, late=late)
+            yield again._replace(w=_writer_of(meta), ends=EMPTY) if s.w.unk else again
 
     # -- the writer ------------------------------------------------------------------------------
 
@@ -328,7 +348,8 @@ class LedgerModel:
             fence = s.fenced[s.id - 1] if s.id else EMPTY
             if not self.has["FenceDurable"] and b in fence:
                 yield s._replace(fenced=_with(s.fenced, s.id, fence - {b}))
-            if s.meta.state == "DELETED" and s.id not in s.retired[b - 1]:
+            may_collect = s.meta.state == "DELETED" or b in s.late
+            if may_collect and s.id not in s.retired[b - 1]:
                 empty = (0,) * self.bounds.entries
                 row = _with(s.copy[s.id - 1], b, empty)
                 retired = s.retired
@@ -338,12 +359,14 @@ class LedgerModel:
                     copy=_with(s.copy, s.id, row),
                     fenced=_with(s.fenced, s.id, fence - {b}),
                     retired=retired,
+                    late=s.late - {b},
                 )
 
     def _operator(self, s: State) -> Iterator[State]:
         meta, bounds = s.meta, self.bounds
-        deletable = ("CLOSED",) if self.has["DeleteCloses"] else ("OPEN", "CLOSED")
-        if bounds.can_delete and meta.state in deletable:
+        may_be_open = s.w.unk or not self.has["DeleteCloses"]
+        is_deletable = meta.state == "CLOSED" or (meta.state == "OPEN" and may_be_open)
+        if bounds.can_delete and is_deletable:
             ends = s.ends | {s.w.lac} if meta.state == "OPEN" else s.ends
             yield s._replace(meta=meta._replace(state="DELETED", ver=meta.ver + 1), ends=ends)
         if s.inc.now == 1 and meta.state != "NONE":
@@ -351,7 +374,8 @@ class LedgerModel:
             back = s._replace(inc=Inc(2, False), r=idle, ends=frozenset())
             if bounds.can_forget:
                 none: Pairs = frozenset()
-                yield back._replace(meta=Meta(), next=1, w=Writer(), sent=none, okd=none)
+                gone = back._replace(meta=Meta(), next=1, w=Writer())
+                yield gone._replace(sent=none, okd=none, late=EMPTY)
             if bounds.can_revive:
                 yield back._replace(meta=Meta("OPEN", ((1, self.start),), 0, 1, 1))
         if s.inc == Inc(2, False):
@@ -384,6 +408,10 @@ class LedgerModel:
         rows = s.copy[s.id - 1]
         found = [rows[b - 1][entry - 1] for b in self.write_set(s.meta.frags, entry)]
         return [each for each in found if each]
+
+
+def _writer_of(meta: Meta) -> Writer:
+    return Writer(on=True, frags=meta.frags, ver=meta.ver)
 
 
 def _changed(frags: Fragments, first: int, ens: Ensemble) -> Fragments:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.spec.events import Event, Fragments, Kind, Shape
+from tests.spec.events import NOTHING, Event, Fragments, Kind, Shape
 from tests.spec.trace import judge
 
 SHAPE = Shape(3, 3, 2)
@@ -306,9 +306,54 @@ def test_a_ledger_that_was_deleted_while_it_was_open_promises_nothing() -> None:
     assert judge(SHAPE, [*trace[:2], Event(Kind.DELETED), trace[3], late]) is None
 
 
+UNDONE = (Event(Kind.OPENED, fragments=FIRST, version=1), Event(Kind.DELETED))
+"""The answer to a creation was lost, and a gc deleted the record."""
+
+
 def test_a_creation_that_is_sent_again_makes_the_ledger_once_more() -> None:
-    """Its outcome was unknown, and a collection deleted the record before a bookie met it."""
-    undone = [Event(Kind.OPENED, fragments=FIRST, version=1), Event(Kind.DELETED)]
-    assert judge(SHAPE, [*undone, *changed()]) is None
-    met = [undone[0], Event(Kind.ADDED, "b0", 0, 0), undone[1]]
-    assert judge(SHAPE, [*met, *changed()]) is not None
+    assert judge(SHAPE, [*UNDONE, *changed()]) is None
+    assert judge(SHAPE, [*UNDONE, *UNDONE, *changed()]) is None
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        [Event(Kind.ADDED, "b0", 0, 0)],
+        [Event(Kind.FOUND, "b0", 0, 0)],
+        [Event(Kind.FROZEN, "", 0)],
+        [Event(Kind.CLOSED, "", 0, NOTHING, FIRST, version=2)],
+        [Event(Kind.OPENED, fragments=((0, ("b0", "b1", "b3")),), version=2)],
+    ],
+    ids=["added", "found", "frozen", "closed", "changed"],
+)
+def test_a_creation_that_was_answered_is_not_sent_again(told: Trace) -> None:
+    refusal = judge(SHAPE, [UNDONE[0], *told, UNDONE[1], *changed()])
+    assert refusal is not None
+    assert "I1: a creation is sent again" in refusal.reason
+
+
+def test_what_bookies_said_outlives_the_first_creation() -> None:
+    """A recovery ended the ledger before its writer knew of it, and the record was deleted."""
+    ended = [
+        UNDONE[0],
+        Event(Kind.RECOVERING, fragments=FIRST, version=2),
+        *(Event(Kind.FENCED, bookie) for bookie in ("b0", "b1")),
+        *(Event(Kind.DENIED, bookie, 0, 9) for bookie in ("b0", "b1")),
+        recovery(Kind.BEGAN),
+        recovery(Kind.STARTED, "", 0, NOTHING),
+        *(recovery(Kind.COUNTED, bookie, 0, 9) for bookie in ("b0", "b1")),
+        recovery(Kind.CLOSING, "", 0, NOTHING),
+        Event(Kind.CLOSED, "", 0, NOTHING, FIRST, version=3),
+        UNDONE[1],
+        UNDONE[0],
+    ]
+    assert judge(SHAPE, ended) is None
+    assert judge(SHAPE, [*ended, Event(Kind.ADDED, "b2", 0, 0)]) is None
+    fenced = judge(SHAPE, [*ended, Event(Kind.ADDED, "b0", 0, 0)])
+    assert fenced is not None
+    assert "B6" in fenced.reason
+    # A bookie that met it may have seen the record gone, and one that did not drops nothing.
+    assert judge(SHAPE, [*ended, Event(Kind.RETIRED, "b0")]) is None
+    dropped = judge(SHAPE, [*ended, Event(Kind.RETIRED, "b2")])
+    assert dropped is not None
+    assert "deletion" in dropped.reason

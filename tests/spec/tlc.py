@@ -54,6 +54,7 @@ def ledger_task(bounds: Bounds, removed: Iterable[str] = ()) -> Task:
         "CanDelete": bounds.can_delete,
         "CanForget": bounds.can_forget,
         "CanRevive": bounds.can_revive,
+        "CanResend": bounds.can_resend,
         **{name: name not in set(removed) for name in SAFEGUARDS},
     }
     return Task("Ledger", _configuration(constants, PROMISES, "SYMMETRY Sym"))

@@ -100,9 +100,15 @@ class Behaviour:
         self._end: int | None = None
         self._is_abandoned = False
         """The record was deleted while it was OPEN: nothing is promised then."""
+        self._is_answered = False
+        """The writer did something: it knows that the ledger was created."""
+        self._late: set[str] = set()
+        """Bookies that may have seen the record gone, before it was made again."""
         self._sent: set[tuple[str, int]] = set()
         self._added: set[tuple[str, int]] = set()
         self._held: set[tuple[str, int]] = set()
+        self._written_back: set[tuple[str, int]] = set()
+        """What a recovery, or a bookie that makes copies, wrote."""
         self._found: set[tuple[str, int]] = set()
         """What bookies may hold: a life that found it may have ended before it was durable anew, or
         before it could tell."""
@@ -112,8 +118,8 @@ class Behaviour:
         self._retired: set[str] = set()
         self._salvaged: set[str] = set()
         self._recoveries: dict[str, _Recovery] = {}
-        self._decided: set[int] = set()
-        """The ends that recoveries decided on."""
+        self._decided: dict[int, int] = {}
+        """The ends that recoveries decided on, each with the last LAC that one of them began at."""
         self._actions = {
             Kind.OPENED: self._opened,
             Kind.RECOVERING: self._recovering,
@@ -154,26 +160,26 @@ class Behaviour:
     # -- the record --------------------------------------------------------------------------------
 
     def _opened(self, event: Event) -> None:
-        if self._record == "NONE" or (self._record == "DELETED" and self._is_untouched):
+        if self._record == "NONE":
             self._record = "OPEN"
-            self._fragments = ()
-            self._named.clear()
-            self._sent.clear()
-            self._is_abandoned = False
             self._name(0, event.fragments)
+        elif self._record == "DELETED":
+            self._resend(event)
         elif event.fragments != self._fragments:
             self._change(event.fragments)
         self._version = event.version
 
-    @property
-    def _is_untouched(self) -> bool:
-        """Whether no bookie and no recovery met the ledger: then its id is as good as new.
-
-        A creation with an unknown outcome is sent again. A collection may delete the record in
-        between, as nothing names it yet.
+    def _resend(self, event: Event) -> None:
+        """The answer to the creation was lost, and the record was deleted before it was sent again.
+        What bookies said stays said. No record named the ledger, so its end is no end of it.
         """
-        met = (self._held, self._added, self._found, self._known, self._denied, self._fenced)
-        return not any((*met, self._retired, self._salvaged, self._recoveries))
+        _need(not self._is_answered, "I1: a creation is sent again, and its writer was told of it")
+        self._record, self._end = "OPEN", None
+        self._is_abandoned = self._may_be_gone = False
+        self._late |= self._fenced
+        self._sent.clear()
+        self._named.clear()
+        self._name(0, event.fragments)
 
     def _change(self, after: Fragments) -> None:
         before = self._fragments
@@ -183,6 +189,7 @@ class Behaviour:
         kept = before[:-1] if before[-1][0] == first else before
         _need(after[:-1] == kept, "L5: an earlier fragment changed")
         self._confirm(first - 1)
+        self._is_answered = True
         self._name(first, after)
 
     def _name(self, first: int, after: Fragments) -> None:
@@ -205,6 +212,7 @@ class Behaviour:
         elif self._record == "OPEN":
             _need(self._lac <= end, f"L1: the writer closes at {end}, LAC is {self._lac}")
             self._confirm(end)
+            self._is_answered = True
         else:
             _need(self._record == "IN_RECOVERY", f"M1: a {self._record} ledger is closed")
             _need(end in self._decided, f"recovery 7: no recovery decided to end it at {end}")
@@ -214,10 +222,14 @@ class Behaviour:
         self._version = event.version
 
     def _check_copies(self, after: Fragments, end: int) -> None:
+        """A recovery counts the bookies that took an entry from it, above the LAC it began at."""
+        start = self._decided[end]
         for entry in range(self._fragments[-1][0], end + 1):
-            copies = sum((b, entry) in self._held for b in self._write_set(after, entry))
+            among = self._held if entry <= start else self._written_back
+            copies = sum((b, entry) in among for b in self._write_set(after, entry))
             if copies < self._shape.ack_quorum:
-                raise RefusedError(f"L3: {entry} has {copies} copies")
+                what = "copies" if entry <= start else "copies that were written back"
+                raise RefusedError(f"L3: {entry} has {copies} {what}")
 
     def _recorded(self, event: Event) -> None:
         """A process knows the record at a version: it was written by then."""
@@ -242,6 +254,7 @@ class Behaviour:
         is_open = bookie not in self._fenced or copies <= self._added
         _need(is_open, f"B6: {event} was accepted after a fence")
         _need(bookie not in self._retired, "B11: entries of a retired ledger were accepted")
+        self._is_answered = True
         self._added |= copies
         self._hold(event)
 
@@ -252,6 +265,7 @@ class Behaviour:
     def _write_back(self, event: Event) -> None:
         unknown = [entry for entry in event.entries if entry not in self._known]
         _need(not unknown, f"L4: {unknown} are written back, and no bookie held them")
+        self._written_back.update((event.bookie, entry) for entry in event.entries)
         self._hold(event)
 
     def _find(self, event: Event) -> None:
@@ -264,6 +278,7 @@ class Behaviour:
         _need(not unknown, f"L4: {unknown} are in a journal, and no writer sent them")
         if bookie not in self._fenced:
             self._added.update(fresh)
+            self._is_answered |= bool(fresh)
         self._found.update(fresh)
         self._known.update(event.entries)
 
@@ -312,11 +327,15 @@ class Behaviour:
         return entry <= self._end and bookie in self._write_set(self._fragments, entry)
 
     def _retire(self, event: Event) -> None:
-        is_gone = self._record == "DELETED" or self._may_be_gone
-        _need(is_gone, f"deletion: dropped while the record is {self._record}")
-        self._is_abandoned |= self._record == "OPEN"
-        self._record = "DELETED"
-        self._retired.add(event.bookie)
+        bookie = event.bookie
+        if bookie in self._late:
+            self._late.remove(bookie)
+        else:
+            is_gone = self._record == "DELETED" or self._may_be_gone
+            _need(is_gone, f"deletion: dropped while the record is {self._record}")
+            self._is_abandoned |= self._record == "OPEN"
+            self._record = "DELETED"
+        self._retired.add(bookie)
 
     def _salvage(self, event: Event) -> None:
         self._salvaged.add(event.bookie)
@@ -347,7 +366,7 @@ class Behaviour:
         before = event.first - 1
         _need(before >= self._told, f"W4: frozen at {before}, below {self._told}")
         self._confirm(before)
-        self._told, self._is_frozen = before, True
+        self._told, self._is_frozen, self._is_answered = before, True, True
 
     def _thaw(self, event: Event) -> None:
         _need(self._is_frozen, "W4: thawed, and was not frozen")
@@ -411,4 +430,4 @@ class Behaviour:
         _need(enough, f"recovery 4: {end + 1} was denied by {denials}")
         unseen = [e for e in range(start + 1, end + 1) if e not in recovery.shown]
         _need(not unseen, f"recovery 4: {unseen} were never shown")
-        self._decided.add(end)
+        self._decided[end] = max(start, self._decided.get(end, start))
