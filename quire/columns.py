@@ -70,16 +70,49 @@ class SpanRows:
         return rows.build() if rows.count else None
 
 
-def record_batches(
-    span: Span, slices: Iterable[Slice], columns: Sequence[str]
+def spans_batches(
+    spans: Sequence[Span], pieces: Iterable[tuple[int, Slice]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Turn the slices of a span into Arrow record batches."""
-    rows = SpanRows(span, columns)
-    for piece in slices:
+    """Turn the slices of several spans, each with the index of its span, into record batches.
+
+    The rows of small spans share a batch: handing a batch on costs more than ten rows do.
+    """
+    joined = _Joined()
+    at, rows = 0, None
+    for index, piece in pieces:
+        if rows is None or index != at:
+            if rows is not None and (batch := rows.rest()) is not None:
+                yield from joined.add(batch)
+            at, rows = index, SpanRows(spans[index], columns)
         if (batch := rows.add(piece)) is not None:
-            yield batch
-    if (batch := rows.rest()) is not None:
-        yield batch
+            yield from joined.add(batch)
+    if rows is not None and (batch := rows.rest()) is not None:
+        yield from joined.add(batch)
+    yield from joined.rest()
+
+
+class _Joined:
+    """Collects small batches until they have enough rows."""
+
+    def __init__(self) -> None:
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if self._rows + len(batch) > ROWS_MAX or self._bytes + batch.nbytes > BYTES_MAX:
+            yield from self.rest()
+        self._batches.append(batch)
+        self._rows += len(batch)
+        self._bytes += batch.nbytes
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        batches, self._batches = self._batches, []
+        self._rows = self._bytes = 0
+        if len(batches) == 1:
+            yield batches[0]  # a large one is not copied
+        elif batches:
+            yield pa.concat_batches(batches)
 
 
 def entry_batches(
@@ -104,6 +137,7 @@ class _Same:
             "log": span.log, "segment": span.segment, "ledger": span.ledger, "epoch": span.epoch,
         }  # fmt: skip
         self._made: dict[str, pa.Array] = {}
+        self._records = len(span.offsets)
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -112,7 +146,8 @@ class _Same:
         found = self._made.get(name)
         if found is None or len(found) < count:
             value = pa.scalar(self._values[name], _TYPES[name])
-            found = self._made[name] = pa.repeat(value, max(count, ROWS_MAX))
+            # A small segment needs no more of them than it has records.
+            found = self._made[name] = pa.repeat(value, max(count, min(ROWS_MAX, self._records)))
         return found.slice(0, count)
 
 

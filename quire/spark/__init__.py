@@ -6,8 +6,8 @@
 Planning happens on the driver, reading and writing in Spark's workers, each with a client of its
 own. docs/spark.md has the options and the guarantees.
 
-Read `options.py` (pure), `source.py` (what Spark finds), `batch.py`, `stream.py` with `progress.py`
-(following), `writer.py`, and `columns.py` (records as Arrow columns); `jobs/` has whole programs.
+Read `options.py` and `packing.py` (pure), `source.py` (what Spark finds), `batch.py`, `stream.py`
+with `progress.py` (following), and `writer.py`; `jobs/` has whole programs.
 
 May import: quire.sync, quire.log, quire.ledger, values. pyspark is imported in this package and
 nowhere else (`pip install 'quire[spark]'`).

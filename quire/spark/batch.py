@@ -16,20 +16,21 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from quire.columns import entry_batches, record_batches
+from quire.columns import entry_batches, spans_batches
 from quire.errors import InvalidRequestError, NoSuchLogError
 from quire.log.reading.span import Span
 from quire.spark.beginning import check_beginning
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.options import ReadOptions
+from quire.spark.packing import Packed, pack
 
 
 class SpanPartition(InputPartition):
-    """A range of entries; small, and carried to the worker that reads it."""
+    """Ranges of entries, in order; small, and carried to the worker that reads them."""
 
-    def __init__(self, span: Span) -> None:
-        super().__init__(span)
-        self.span = span
+    def __init__(self, spans: Packed) -> None:
+        super().__init__(spans)
+        self.spans = spans
 
 
 class LogBatchReader(DataSourceReader):
@@ -42,7 +43,7 @@ class LogBatchReader(DataSourceReader):
         """Take the snapshot. Called once per data frame."""
         options = self._options
         client = worker_client(options.cluster)
-        pieces: list[Span] = []
+        found: list[Span] = []
         for log in options.select(client.list_logs()):
             try:
                 spans = client.snapshot_log(log, password=options.password, bounds=options.bounds)
@@ -51,8 +52,8 @@ class LogBatchReader(DataSourceReader):
                 if log in options.logs:
                     raise
                 continue  # a pattern named it, and it was deleted since
-            pieces += [piece for span in spans for piece in span.split(options.split_bytes)]
-        return [SpanPartition(piece) for piece in pieces]
+            found += spans
+        return [SpanPartition(packed) for packed in pack(found, options.limits)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the records of a range as Arrow record batches."""
@@ -64,10 +65,10 @@ def read_partition(options: ReadOptions, partition: InputPartition) -> Iterator[
     if not isinstance(partition, SpanPartition):
         return  # Spark adds a partition of its own to a plan without any
     keyring = worker_keyring(options.key_file)
-    slices = worker_client(options.cluster).read_span(
-        partition.span, password=options.password, keyring=keyring
+    pieces = worker_client(options.cluster)._logs.read_spans(
+        partition.spans, password=options.password, keyring=keyring
     )
-    yield from record_batches(partition.span, slices, options.columns)
+    yield from spans_batches(partition.spans, pieces, options.columns)
 
 
 class EntriesPartition(InputPartition):
@@ -98,8 +99,10 @@ class LedgerBatchReader(DataSourceReader):
             options.ledger, password=options.password
         ) as reader:
             last = reader.last_confirmed()
-            pieces = -(-(reader.info.length or 0) // options.split_bytes) or 1
-        pieces = min(pieces, last + 1)
+            size, limits = reader.info.length or 0, options.limits
+        records_max = limits.records_max or last + 1
+        pieces = max(-(-size // limits.split_bytes), limits.partitions_min)
+        pieces = min(max(pieces, -(-(last + 1) // records_max) if last >= 0 else 0), last + 1)
         cuts = [(last + 1) * piece // max(pieces, 1) for piece in range(pieces + 1)]
         return [EntriesPartition(cuts[i], cuts[i + 1] - 1) for i in range(pieces)]
 

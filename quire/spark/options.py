@@ -18,11 +18,9 @@ from quire.log.manifest.options import LogOptions
 from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.records.batch import Compression
 from quire.log.records.position import Position, to_ms
+from quire.spark.packing import SPLIT_BYTES, PartitionLimits
 
 T = TypeVar("T")
-
-SPLIT_BYTES: Final = 64 * 1024 * 1024
-"""A task reads as much: a second or two, so that the last task does not keep others waiting."""
 
 LOG_COLUMNS: Final = {
     "log": "string",
@@ -45,6 +43,7 @@ _FLAGS: Final = {"true": True, "false": False}
 
 _READ: Final = (
     "cluster", "log", "ledger", "password", "keyFile", "columns", "splitBytes",
+    "minPartitions", "maxRecordsPerPartition",
     "fromPosition", "toPosition", "fromOffset", "toOffset", "fromTime", "toTime", "failOnDataLoss",
 )  # fmt: skip
 _ENDS: Final = ("toPosition", "toOffset", "toTime")
@@ -99,7 +98,7 @@ class ReadOptions:
     ledger: LedgerId | None = None
     password: bytes = field(default=b"", repr=False)
     columns: tuple[str, ...] = tuple(LOG_COLUMNS)
-    split_bytes: int = SPLIT_BYTES
+    limits: PartitionLimits = field(default_factory=PartitionLimits)
     bounds: Bounds = EVERYTHING
     records_per_trigger: int | None = None
     fail_on_data_loss: bool = True
@@ -122,7 +121,7 @@ class ReadOptions:
             ledger=ledger,
             password=given.get("password", str.encode, b""),
             columns=given.get("columns", _columns_of(ledger), tuple(_schema_of(ledger))),
-            split_bytes=given.get("splitBytes", _positive, SPLIT_BYTES),
+            limits=_limits(given),
             bounds=_bounds(given),
             records_per_trigger=given.get("maxRecordsPerTrigger", _positive, None),
             fail_on_data_loss=given.get("failOnDataLoss", _flag, True),
@@ -214,6 +213,14 @@ def _bounds(given: Given) -> Bounds:
         end_offset=_or(given.get("toOffset", _natural, None), everything.end_offset),
         first_ms=given.get("fromTime", time_ms, everything.first_ms),
         end_ms=given.get("toTime", time_ms, everything.end_ms),
+    )
+
+
+def _limits(given: Given) -> PartitionLimits:
+    return PartitionLimits(
+        given.get("splitBytes", _positive, SPLIT_BYTES),
+        given.get("minPartitions", _positive, 1),
+        given.get("maxRecordsPerPartition", _positive, None),
     )
 
 

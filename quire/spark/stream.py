@@ -32,6 +32,7 @@ from quire.spark.beginning import check_beginning
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.ending import end_of
 from quire.spark.options import ReadOptions
+from quire.spark.packing import pack
 from quire.spark.patience import patiently
 from quire.spark.progress import Place, Progress, admit, from_json, start_of, to_json
 from quire.sync import SyncClient
@@ -149,13 +150,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut a batch into ranges of entries."""
         began = from_json(start)
-        pieces: list[Span] = []
+        found: list[Span] = []
         for log, place in from_json(end).items():
             wanted = range(start_of(began, log, place), place.offset)
             if wanted:
-                for span in patiently(self._plan, log, place, wanted):
-                    pieces += span.split(self._options.split_bytes)
-        return [SpanPartition(piece) for piece in pieces]
+                found += patiently(self._plan, log, place, wanted)
+        return [SpanPartition(packed) for packed in pack(found, self._options.limits)]
 
     def _plan(self, log: str, place: Place, wanted: range) -> list[Span]:
         bounds = Bounds(first_offset=wanted.start, end_offset=wanted.stop)

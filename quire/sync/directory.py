@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Iterator, Sequence
+
 from quire.log.directory import LogDirectory
 from quire.log.manifest.manifest import LogManifest
+from quire.log.reading.span import Slice, Span
+from quire.log.reading.spans import read_in_order
+from quire.log.records.keyring import Keyring
 from quire.log.records.position import Position
 from quire.sync.ingest import SyncIngest
 from quire.sync.offloads import SyncOffload
@@ -24,6 +29,18 @@ class SyncLogDirectory:
     def check_left(self, name: str, start: Position | int, *, password: bytes = b"") -> None:
         """See `LogDirectory.check_left`."""
         self._portal.call(self._logs.check_left(name, start, password=password))
+
+    def read_spans(
+        self, spans: Sequence[Span], *, password: bytes = b"", keyring: Keyring | None = None
+    ) -> Iterator[tuple[int, Slice]]:
+        """See `read_in_order`."""
+
+        def read(span: Span) -> AsyncGenerator[Slice, None]:
+            return self._logs.read_span(span, password=password, keyring=keyring)
+
+        return self._portal.iterate(
+            lambda: read_in_order(spans, read), lambda item: len(item[1].batch.body)
+        )
 
     def ingest(self, name: str) -> SyncIngest:
         """See `LogDirectory.ingest`."""

@@ -89,12 +89,14 @@ class HaltingReader(LogBatchReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         meet(self._port, "planning")
-        return super().partitions()
+        packed = [each for each in super().partitions() if isinstance(each, SpanPartition)]
+        return [SpanPartition((span,)) for each in packed for span in each.spans]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, SpanPartition)
-        segment = partition.span.segment
-        meet(self._port, f"start {segment} {partition.span.offsets.stop}")
+        (span,) = partition.spans
+        segment = span.segment
+        meet(self._port, f"start {segment} {span.offsets.stop}")
         with patch.object(quire.columns, "ROWS_MAX", ROWS):
             for number, batch in enumerate(super().read(partition)):
                 yield batch

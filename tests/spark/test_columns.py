@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 
 from quire import columns
-from quire.columns import entry_batches, record_batches
+from quire.columns import entry_batches, spans_batches
 from quire.entry import Entry
 from quire.log.reading.bounds import EVERYTHING
 from quire.log.reading.span import Slice, Span
@@ -49,6 +51,10 @@ def make(rng: random.Random, counts: list[int], skipped: int, kept: int) -> list
         slices.append(Slice(entry, range(first, end), decode_batch(body, 17, entry)))
         offset += count
     return slices
+
+
+def record_batches(span: Span, slices: list[Slice], names: list[str]) -> Iterator[pa.RecordBatch]:
+    return spans_batches([span], ((0, piece) for piece in slices), names)
 
 
 @pytest.mark.parametrize("rows_max", [1, 10, 64 * 1024])
@@ -95,3 +101,17 @@ def test_entries_become_rows() -> None:
         row for batch in entry_batches(9, runs, list(LEDGER_COLUMNS)) for row in batch.to_pylist()
     ]
     assert found == [{"ledger": 9, "entry": n, "payload": b"%d" % n} for n in range(4)]
+
+
+def test_small_segments_share_a_batch_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = [replace(SPAN, segment=number, offsets=range(1000, 1014)) for number in range(9)]
+    slices = make(random.Random(3), [5, 9], skipped=0, kept=9)
+    pieces = [(index, piece) for index in range(9) for piece in slices]
+    names = ["segment", "offset", "payload"]
+    (whole,) = spans_batches(spans, iter(pieces), names)
+    assert whole["segment"].to_pylist() == [number for number in range(9) for _ in range(14)]
+    assert whole["offset"].to_pylist() == 9 * list(range(1000, 1014))
+    monkeypatch.setattr(columns, "ROWS_MAX", 30)
+    cut = list(spans_batches(spans, iter(pieces), names))
+    assert [len(batch) for batch in cut] == [28, 28, 28, 28, 14]
+    assert [row for batch in cut for row in batch.to_pylist()] == whole.to_pylist()

@@ -28,6 +28,7 @@ from quire.spark import patience
 from quire.spark.jobs import audit_logs, compact_log, copy, replay_log
 from quire.spark.jobs.copy import Copied, Place
 from quire.spark.options import ReadOptions
+from quire.spark.packing import PartitionLimits
 from tests.spark.segments import append_in_segments
 
 
@@ -55,7 +56,7 @@ def test_audit_counts_what_the_reader_counts(spark: SparkSession, cluster: str) 
             for each in client._logs.describe("counted-a").segments
         ]
     told: list[tuple[int, int]] = []
-    options = ReadOptions(cluster, ("counted-*",), split_bytes=200)
+    options = ReadOptions(cluster, ("counted-*",), limits=PartitionLimits(200))
     first, second = audit_logs(spark, options, lambda *done: told.append(done))
     assert (first.log, first.all_problems, first.records) == ("counted-a", (), 290)
     assert (second.log, second.all_problems, second.records) == ("counted-b", (), 90)

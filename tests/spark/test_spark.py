@@ -38,7 +38,7 @@ def test_a_whole_log_is_what_its_own_reader_gives(spark: SparkSession, cluster: 
             for record in client.read_log("whole")
         ]
         segments = len(client._logs.describe("whole").segments)
-    frame = load(spark, cluster, "whole")
+    frame = load(spark, cluster, "whole", minPartitions=segments)
     found = [
         (f"{row.segment}.{row.entry}.{row.slot}", row.offset, row.epoch, bytes(row.payload))
         for row in frame.orderBy("offset").collect()

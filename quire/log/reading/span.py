@@ -64,6 +64,17 @@ class Span:
     cold: ColdFile | None = None
     """The file that holds the segment, if it is read from one."""
 
+    @property
+    def size(self) -> int | None:
+        """The payload of the entries `first` … `last`, estimated; None while the segment is open.
+
+        Returns:
+            Bytes, as if all entries of the segment were equal.
+        """
+        if self.bytes is None:
+            return None
+        return self.bytes * (self.last - self.first + 1) // (self.last + 1)
+
     def split(self, bytes_max: int) -> list[Span]:
         """Return the span cut into ranges of entries, in order.
 
@@ -74,9 +85,19 @@ class Span:
         Returns:
             Spans that together cover this one. One span while the segment is open.
         """
+        pieces = max(1, -(-(self.size or 0) // bytes_max))
+        return self.split_into(min(self.last - self.first + 1, pieces))
+
+    def split_into(self, pieces: int) -> list[Span]:
+        """Return the span cut into ranges of about the same number of entries, in order.
+
+        Args:
+            pieces: how many, at most as many as there are entries.
+
+        Returns:
+            Spans that together cover this one.
+        """
         entries = self.last - self.first + 1
-        size = 0 if self.bytes is None else self.bytes * entries // (self.last + 1)
-        pieces = min(entries, max(1, -(-size // bytes_max)))
         cuts = [self.first + entries * piece // pieces for piece in range(pieces + 1)]
         return [self.narrow(first, end - 1) for first, end in pairwise(cuts)]
 

@@ -129,7 +129,10 @@ def audit_logs(
         spans = {log: client.snapshot_log(log, password=options.password) for log in logs}
         ends = {log: _check_ledgers(client, manifests[log]) for log in logs}
     pieces = [
-        piece for log in logs for span in spans[log] for piece in span.split(options.split_bytes)
+        piece
+        for log in logs
+        for span in spans[log]
+        for piece in span.split(options.limits.split_bytes)
     ]
     found = _read(spark, options, pieces, on_progress)
     by_log = {log: [each for each in found if each.log == log] for log in logs}
