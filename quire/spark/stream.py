@@ -16,14 +16,14 @@ from contextlib import suppress
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
-from quire.errors import BehindError, LogReplacedError, NoSuchLogError, PositionTrimmedError
+from quire.errors import (
+    BehindError,
+    LogReplacedError,
+    NoSuchLogError,
+    PositionTrimmedError,
+    UnreadableError,
+)
 from quire.log.reading.bounds import Bounds
 from quire.log.reading.span import Slice, Span
 from quire.log.records.position import BEGINNING, Position
@@ -34,7 +34,13 @@ from quire.spark.ending import end_of
 from quire.spark.options import ReadOptions
 from quire.spark.packing import pack
 from quire.spark.patience import patiently
-from quire.spark.progress import Place, Progress, admit, from_json, start_of, to_json
+from quire.spark.progress import Place, Progress, admit, from_json, reached, start_of, to_json
+from quire.spark.versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from quire.sync import SyncClient
 
 
@@ -44,6 +50,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._target: dict[str, int] | None = None
+        self._reached: Progress | None = None
+        """Where the query is, as far as Spark has said: before 4.2 it does not say it again."""
 
     # Places. The names are Spark's.
 
@@ -51,13 +59,18 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where a query without a checkpoint begins."""
         logs = patiently(self._logs)
         places = {log: patiently(self._begin, log) for log in logs}
-        return to_json({log: place for log, place in places.items() if place is not None})
+        self._reached = {log: place for log, place in places.items() if place is not None}
+        return to_json(self._reached)
 
     def latestOffset(  # noqa: N802
-        self, start: dict[str, Any], limit: ReadLimit
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
-        """Return where the next batch ends."""
-        began = from_json(start)
+        """Return where the next batch ends. Before 4.2 Spark gives neither argument."""
+        if start is None and self._reached is None:
+            return to_json(patiently(self._unsure_ends))
+        began = from_json(start) if start is not None else self._reached
+        assert began is not None
+        limit = limit or self.getDefaultReadLimit()
         ends = patiently(self._ends, began)
         if self._target is not None:
             ends = {
@@ -100,11 +113,16 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises `PositionTrimmedError` when the place that its options name was trimmed.
         """
-        client, options = self._client, self._options
-        manifest = client._logs.describe(log)
+        place = self._first_left(log)
+        check_beginning(self._client, log, self._options)
+        return place
+
+    def _first_left(self, log: str) -> Place:
+        """Where a query begins, or at the first record after it that was not trimmed."""
+        options = self._options
+        manifest = self._client._logs.describe(log)
         end = self._end(log)  # before the snapshot: later appends are in neither
         found = self._first_slice(self._snapshot(log, options.bounds))
-        check_beginning(client, log, options)
         # Records before the wanted offset stay unwanted, also if the log is still empty.
         begin = max(end, options.bounds.first_offset)
         first = begin if found is None else _offset_of(found)
@@ -134,6 +152,27 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[log] = place
         return ends
 
+    def _unsure_ends(self) -> Progress:
+        """The places after all records, of a query whose beginning is not known."""
+        ends: Progress = {}
+        for log in self._logs():
+            with suppress(NoSuchLogError):  # whether the query has read it, `partitions` will know
+                place = self._first_left(log)
+                ends[log] = place.at(max(place.offset, self._decided_end(log))).unsure()
+        return ends
+
+    def _decided_end(self, log: str) -> int:
+        """The offset after the last record, which no earlier answer was above.
+
+        A snapshot may be below one that the query has read to, and Spark would read that part
+        again.
+        """
+        try:
+            password = self._options.password
+            return self._client.log_end(log, linearizable=True, password=password).offset
+        except UnreadableError:  # its writer died: a snapshot is what there is
+            return self._end(log)
+
     def _end_behind(self, log: str, place: Place) -> int:
         spans = self._snapshot(log, Bounds(first_offset=place.offset))
         # A log may be recreated also if it has no records after the place yet.
@@ -149,13 +188,27 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut a batch into ranges of entries."""
-        began = from_json(start)
+        began, ends = from_json(start), from_json(end)
+        self._check_seen(began, ends)
+        self._reached = reached(began, ends)
         found: list[Span] = []
-        for log, place in from_json(end).items():
+        for log, place in ends.items():
             wanted = range(start_of(began, log, place), place.offset)
             if wanted:
                 found += patiently(self._plan, log, place, wanted)
         return [SpanPartition(packed) for packed in pack(found, self._options.limits)]
+
+    def _check_seen(self, began: Progress, ends: Progress) -> None:
+        """Raise when an end that was found without the beginning does not belong to it.
+
+        A log without an end is gone, or new: Spark asks again where a first batch begins.
+        """
+        for log, place in began.items():
+            end = ends.get(log)
+            if end is None and self._options.fail_on_data_loss:
+                patiently(self._client._logs.describe, log)
+            if end is not None and end.id != place.id:
+                raise LogReplacedError(log)
 
     def _plan(self, log: str, place: Place, wanted: range) -> list[Span]:
         bounds = Bounds(first_offset=wanted.start, end_offset=wanted.stop)

@@ -22,7 +22,6 @@ from typing import Any, Final
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 from pyspark.sql.types import BinaryType, StringType, StructType
@@ -38,6 +37,7 @@ from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.content import Content
 from quire.spark.options import WriteOptions
 from quire.spark.patience import patiently
+from quire.spark.versions import DataSourceStreamArrowWriter
 from quire.sync import SyncLedgerWriter
 from quire.sync.ingest import SyncIngest
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyspark.sql.datasource
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,6 +19,9 @@ from quire.spark import stream
 from quire.spark.beginning import check_beginning
 from quire.spark.options import ReadOptions
 from quire.spark.stream import LogStreamReader
+
+HAS_LIMITS = hasattr(pyspark.sql.datasource.DataSourceStreamReader, "getDefaultReadLimit")
+"""Whether Spark keeps to the limits of a source, from 4.2 on."""
 
 Batches = dict[int, list[tuple[str, int]]]
 
@@ -84,6 +88,15 @@ def read(batches: Batches, log: str) -> list[int]:
     return [offset for number in sorted(batches) for name, offset in batches[number] if name == log]
 
 
+def run_to_the_end(batches: Batches, query: Callable[[], None]) -> None:
+    """Before 4.2 a limit ends a query after one batch: it is started until it reads no more."""
+    while True:
+        before = len(batches)
+        query()
+        if HAS_LIMITS or len(batches) == before or not batches[len(batches) - 1]:
+            return
+
+
 def test_a_query_reads_on_where_it_stopped(
     spark: SparkSession, cluster: str, tmp_path: Path
 ) -> None:
@@ -93,13 +106,16 @@ def test_a_query_reads_on_where_it_stopped(
     options: dict[str, str | int] = {
         "cluster": cluster, "log": "flow-*", "maxRecordsPerTrigger": 80, "cursor": "spark"
     }  # fmt: skip
-    run(spark, tmp_path, collect(batches), **options)
-    assert [len(batches[number]) for number in sorted(batches)] == [80, 80, 70]
+    run_to_the_end(batches, lambda: run(spark, tmp_path, collect(batches), **options))
+    if HAS_LIMITS:
+        assert [len(batches[number]) for number in sorted(batches)] == [80, 80, 70]
+    else:
+        assert len(batches[0]) == 80
     assert read(batches, "flow-a") == list(range(200))
     assert read(batches, "flow-b") == list(range(30))
     append(cluster, "flow-a", 200, 50)
     append(cluster, "flow-c", 0, 10)
-    run(spark, tmp_path, collect(batches), **options)
+    run_to_the_end(batches, lambda: run(spark, tmp_path, collect(batches), **options))
     assert read(batches, "flow-a") == list(range(250))
     assert read(batches, "flow-c") == list(range(10))
     with quire.sync.connect(cluster) as client:
@@ -127,14 +143,15 @@ def test_failing_again_and_again_costs_and_doubles_nothing(
     options: dict[str, str | int] = {
         "cluster": cluster, "log": "crashing", "maxRecordsPerTrigger": 110
     }  # fmt: skip
-    for _ in range(4):
+    for _ in range(9):
         try:
             run(spark, tmp_path, sink, **options)
         except StreamingQueryException:
             crashes += 1
         else:
-            break
-    assert crashes == 2
+            if len(read(batches, "crashing")) == 400:
+                break
+    assert crashes >= 2
     assert read(batches, "crashing") == list(range(400))
 
 
