@@ -186,7 +186,7 @@ class Audit:
         known = {each.bookie for each in facts}
         facts += [BookieFacts(each) for each in index.bookies() if each not in known]
         now_ms, holds = round(self._clock() * 1000), index.names_closed
-        missing = self._silence.look(facts, now_ms, now, holds)
+        missing = self._silence.look(facts, now_ms, now, self._now(), holds)
         brake = self._brakes.brake(facts, missing, switch, now_ms, now, holds)
         leaving = {
             each.bookie for each in facts if each.registered and each.standing.wish is Wish.DRAIN

@@ -70,8 +70,13 @@ class Silence:
         self._since: dict[BookieId, float] = {}
         self._boxes = Boxes()
 
-    def look(self, facts: Iterable[BookieFacts], now_ms: int, now: float, holds: Holds) -> Missing:
-        """Take in the facts of a time, and return the bookies that are missing."""
+    def look(
+        self, facts: Iterable[BookieFacts], now_ms: int, began: float, now: float, holds: Holds
+    ) -> Missing:
+        """Take in facts that were gathered between two times, and return the bookies that are
+        missing. Both are counted in a bookie's favour, however long the gathering took: it is
+        missing only since the end, and only until the beginning.
+        """
         absent = [each for each in facts if each.registered is None]
         gone = {each.bookie for each in absent if each.standing.wish is Wish.GONE}
         missing = {each.bookie for each in absent} - gone
@@ -81,11 +86,11 @@ class Silence:
             if each.bookie in missing and self._away(each, now_ms, now)
         }
         self._count(missing - away, now, keep=away)
-        lost = self._lost(now, missing - away)
+        lost = self._lost(began, missing - away)
         if any(holds(each) for each in sorted(lost)):
             away = set()
             self._count(missing, now)
-            lost = self._lost(now, missing)
+            lost = self._lost(began, missing)
         else:
             for each in away:
                 self._since.pop(each, None)
@@ -108,8 +113,8 @@ class Silence:
         for each in missing:
             self._since.setdefault(each, now)
 
-    def _lost(self, now: float, missing: set[BookieId]) -> set[BookieId]:
-        return {each for each in missing if now - self._since[each] >= self._delay}
+    def _lost(self, until: float, missing: set[BookieId]) -> set[BookieId]:
+        return {each for each in missing if until - self._since[each] >= self._delay}
 
 
 class Code(StrEnum):

@@ -47,7 +47,7 @@ class Watch:
 
     def at(self, now: float, *facts: BookieFacts, held: Iterable[str] | None = None) -> Missing:
         holds = always if held is None else set(held).__contains__
-        return self.silence.look(facts, NOW + round(now * 1000), now, holds)
+        return self.silence.look(facts, NOW + round(now * 1000), now, now, holds)
 
 
 def test_a_bookie_is_lost_after_the_delay_without_it() -> None:
@@ -57,6 +57,14 @@ def test_a_bookie_is_lost_after_the_delay_without_it() -> None:
     assert watch.at(99.0, down("a")).seconds == 1.0
     found = watch.at(100.0, down("a"), down("b"))
     assert ({*found.silent}, {*found.lost}, found.seconds) == ({"b"}, {"a"}, DELAY)
+
+
+def test_a_slow_look_makes_no_bookie_missing_for_longer() -> None:
+    """The auditor's process stood still for an hour while it gathered the facts."""
+    silence = Silence(DELAY)
+    assert {*silence.look([down("a")], NOW, 0.0, 3600.0, always).silent} == {"a"}
+    assert {*silence.look([down("a")], NOW, 3650.0, 7200.0, always).silent} == {"a"}
+    assert {*silence.look([down("a")], NOW, 3700.0, 3700.0, always).lost} == {"a"}
 
 
 def test_a_bookie_that_was_back_begins_anew() -> None:
@@ -92,11 +100,11 @@ def test_an_away_ends_by_itself_and_then_the_delay_runs() -> None:
 
 def test_an_away_ends_although_the_wall_clock_stands_still() -> None:
     silence, gone = Silence(DELAY), down("a", away(0, 300))
-    assert {*silence.look([gone], NOW, 0.0, always).away} == {"a"}
-    assert {*silence.look([gone], NOW, 299.0, always).away} == {"a"}
-    assert {*silence.look([gone], NOW, 300.0, always).away} == set()
+    assert {*silence.look([gone], NOW, 0.0, 0.0, always).away} == {"a"}
+    assert {*silence.look([gone], NOW, 299.0, 299.0, always).away} == {"a"}
+    assert {*silence.look([gone], NOW, 300.0, 300.0, always).away} == set()
     renewed = down("a", away(1, 301))
-    assert {*silence.look([renewed], NOW, 310.0, always).away} == {"a"}
+    assert {*silence.look([renewed], NOW, 310.0, 310.0, always).away} == {"a"}
 
 
 def test_an_away_is_void_while_another_bookie_that_holds_something_is_lost() -> None:
