@@ -203,6 +203,9 @@ class EventLog(Observer):
     def retired(self, ledger: LedgerId) -> None:
         self.tell("retired", ledger)
 
+    def disowned(self, ledger: LedgerId) -> None:
+        self.tell("disowned", ledger)
+
     def salvaged(self, ledger: LedgerId) -> None:
         self.tell("salvaged", ledger)
 

@@ -80,6 +80,9 @@ class Observer:
     def retired(self, ledger: LedgerId) -> None:
         """A deleted ledger was dropped; its id is kept."""
 
+    def disowned(self, ledger: LedgerId) -> None:
+        """A ledger was dropped because other bookies hold all of it; its id is kept."""
+
     def salvaged(self, ledger: LedgerId) -> None:
         """The bookie begins with a ledger in limbo: a repair kept the entries that it found."""
 

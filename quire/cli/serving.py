@@ -184,6 +184,7 @@ async def _serve(
 ) -> None:
     from quire.repair.copies import open_copies
     from quire.repair.orders import stored_orders
+    from quire.repair.superfluous import superfluous_copies
     from quire.storage.server import serve as serve_bookie
     from quire.storage.serving.vitals import Stage, Vitals
 
@@ -213,6 +214,7 @@ async def _serve(
             on_ready=announce,
             copies=open_copies,
             orders=stored_orders,
+            superfluous=superfluous_copies,
             auditor=auditor,
             metrics=metrics,
             labels=labels,

@@ -5,7 +5,8 @@ the entries that a bookie must hold), `census.py` (the ledgers that it may have 
 (salvages a stopped bookie), `copies.py` (serves a running one), `reclaim.py` (lost cookies). For a
 bookie that is lost for good: `assignments.py` (pure: the copies that a bookie is asked to make),
 `plan.py` (pure: which bookie is asked for which), `departure.py` (pure: whether a bookie can
-leave), `orders.py` (assignments in the store), `healing.py` (plans, asks and waits).
+leave), `orders.py` (assignments in the store), `healing.py` (plans, asks and waits),
+`superfluous.py` (copies that other bookies make superfluous).
 
 May import: quire.ledger, quire.metastore, quire.storage, values.
 """

@@ -39,6 +39,7 @@ from quire.storage.journal.record import Record, RecordKind
 from quire.storage.journal.replay import JournalPosition, replay
 from quire.storage.journal.segments import Segments
 from quire.storage.maintenance.compaction import Compactor
+from quire.storage.maintenance.disowning import Superfluous
 from quire.storage.maintenance.flushing import NEARLY_FULL, Upkeep
 from quire.storage.maintenance.garbage import Collector, Deletions
 from quire.storage.maintenance.read_repair import Patcher
@@ -311,7 +312,7 @@ class Engine:
             for field in fields(counts)
         }
 
-    def collector(self, deletions: Deletions) -> Collector:
+    def collector(self, deletions: Deletions, superfluous: Superfluous | None = None) -> Collector:
         """Return the collector of this bookie, to be started and closed by the caller."""
         collector = Collector(
             self.bookie,
@@ -323,8 +324,11 @@ class Engine:
             self.options,
             self._die,
             self.observer,
+            superfluous,
         )
         self._counted["collection"] = collector.counts
+        if collector.disowner is not None:
+            self._counted["disowning"] = collector.disowner.counts
         return collector
 
     def scrubber(self, copies: OpenCopies | None = None) -> Scrubber:

@@ -49,6 +49,7 @@ from quire.storage.entries.write_cache import cost
 from quire.storage.held import check_held
 from quire.storage.identity.cookie import check_cookie, renew_cookie
 from quire.storage.journal.options import StorageOptions
+from quire.storage.maintenance.disowning import Superfluous
 from quire.storage.maintenance.garbage import Collector, Deletions
 from quire.storage.maintenance.replicas_port import OpenCopies, Orders
 from quire.storage.maintenance.scrub import Scrubber
@@ -424,7 +425,7 @@ class BookieNode:
 
     def knows(self, ledger: LedgerId) -> bool:
         """Whether this bookie has something of a ledger, or had and dropped it."""
-        return self._known(ledger) is not None or ledger in self._storage.retired
+        return self._known(ledger) is not None or self._storage.retired.is_dropped(ledger)
 
     def highest(self) -> LedgerId:
         """Return the highest ledger that this bookie has entries of or dropped, −1 for
@@ -438,9 +439,11 @@ class BookieNode:
         """Whether this bookie may have lost something of a ledger that it has not got back."""
         return self._storage.is_doubtful(ledger)
 
-    def collector(self, deletions: Deletions) -> Collector:
-        """Return the collector of this bookie, to be started and closed by the caller."""
-        return self._engine.collector(deletions)
+    def collector(self, deletions: Deletions, superfluous: Superfluous | None = None) -> Collector:
+        """Return the collector of this bookie, to be started and closed by the caller. Without
+        `superfluous` it drops deleted ledgers only.
+        """
+        return self._engine.collector(deletions, superfluous)
 
     def mender(self, copies: OpenCopies, orders: Orders | None = None) -> Mender:
         """Return the mender of this bookie, to be started and closed by the caller."""

@@ -21,7 +21,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanag
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeAlias
 
 from quire.aio.backoff import Backoff
 from quire.aio.timing import time_limit
@@ -41,8 +41,9 @@ from quire.storage.identity.identity import identify, settle_twin
 from quire.storage.identity.registration import SESSION_SECONDS, Registration
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.deletions import MetadataBirths, MetadataDeletions
+from quire.storage.maintenance.disowning import Superfluous
 from quire.storage.maintenance.garbage import Collector
-from quire.storage.maintenance.replicas_port import Copies, OpenCopies, Orders
+from quire.storage.maintenance.replicas_port import Copies, Orders
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
 from quire.storage.node import BookieNode
@@ -60,6 +61,10 @@ _log = logging.getLogger(__name__)
 
 STORE_BACKOFF: Final = Backoff(first=0.5, last=15.0)
 """Pauses of a bookie that waits for its metadata store."""
+
+OpenStoredCopies: TypeAlias = Callable[
+    [MetadataStore, BookieId], AbstractAsyncContextManager[Copies]
+]
 
 EXIT_FATAL: Final = 74
 """Exit code of a bookie after a storage failure (EX_IOERR). Starting it again is safe."""
@@ -133,13 +138,21 @@ async def close_in_time(
 
 def _upkeep(
     node: BookieNode,
-    deletions: MetadataDeletions,
-    others: OpenCopies | None,
-    orders: Orders | None,
+    store: MetadataStore,
+    cookie: BookieCookie,
+    copies: OpenStoredCopies | None,
+    orders: Callable[[MetadataStore, BookieId], Orders] | None,
+    superfluous: Callable[[MetadataStore, BookieId, str], Superfluous] | None,
 ) -> list[Collector | Scrubber | Mender]:
     """Return the tasks that keep a bookie's disk in order, to be started and closed."""
-    tasks: list[Collector | Scrubber | Mender] = [node.collector(deletions), node.scrubber(others)]
-    return tasks if others is None else [*tasks, node.mender(others, orders)]
+    bookie, cluster = cookie.bookie, cookie.cluster
+    others = None if copies is None else partial(copies, store, bookie)
+    spare = superfluous and superfluous(store, bookie, cluster)
+    collector = node.collector(MetadataDeletions(store, cluster), spare)
+    tasks: list[Collector | Scrubber | Mender] = [collector, node.scrubber(others)]
+    if others is not None:
+        tasks.append(node.mender(others, orders and orders(store, bookie)))
+    return tasks
 
 
 def _start(tasks: Sequence[Collector | Scrubber | Mender], stack: AsyncExitStack) -> None:
@@ -194,8 +207,9 @@ async def serve(
     limits: ServiceLimits | None = None,
     session_timeout: float = SESSION_SECONDS,
     rng: random.Random | None = None,
-    copies: Callable[[MetadataStore, BookieId], AbstractAsyncContextManager[Copies]] | None = None,
+    copies: OpenStoredCopies | None = None,
     orders: Callable[[MetadataStore, BookieId], Orders] | None = None,
+    superfluous: Callable[[MetadataStore, BookieId, str], Superfluous] | None = None,
     auditor: Callable[[MetadataStore, BookieId], AbstractAsyncContextManager[object]] | None = None,
     metrics: str | None = None,
     labels: Labels = NOWHERE,
@@ -210,11 +224,12 @@ async def serve(
     `on_ready` is called once, when clients can find the bookie; `session_timeout` is how many
     seconds a dead bookie stays registered; `on_fatal` is called when the storage has failed and
     the process must end; `copies` reaches the other bookies, which replace its lost entries
-    (without, they stay lost); `orders` says which copies it is asked to make; `auditor` is open
-    while clients can find the bookie; `metrics` is a host:port where Prometheus finds its figures
-    and a supervisor its health; `labels` say where it is, and the host is this machine unless they
-    name one; `vitals` are told each step; `insecure_network` accepts an address that other machines
-    reach (quire.wire.exposure). While the metadata store is away at the start, the bookie waits.
+    (without, they stay lost); `orders` says which copies it is asked to make; `superfluous` proves
+    which of its copies are not needed (without, it keeps them); `auditor` is open while clients can
+    find the bookie; `metrics` is a host:port where Prometheus finds its figures and a supervisor
+    its health; `labels` say where it is, and the host is this machine unless they name one;
+    `vitals` are told each step; `insecure_network` accepts an address that other machines reach
+    (quire.wire.exposure). While the metadata store is away at the start, the bookie waits.
 
     Raises `DirectoryInUseError`, `SharedFilesError`, `ConfigurationError` when directory, store or
     address cannot be used, `WrongBookieError` when the directory belongs to another cluster or
@@ -250,9 +265,7 @@ async def serve(
         await presence.look()
         bookie: Bookie = obedient if metrics is None else MeteredBookie(obedient, meter)
         vitals.bookie = bookie
-        others = None if copies is None else partial(copies, store, cookie.bookie)
-        asked = orders and orders(store, cookie.bookie)
-        tasks = _upkeep(node, MetadataDeletions(store, cookie.cluster), others, asked)
+        tasks = _upkeep(node, store, cookie, copies, orders, superfluous)
         _start(tasks, stack)
         where = (bookie, cookie.bookie, listen, listen_runs)
         doors = serve_bookie(*where, advertise=advertise, limits=limits, refusals=meter.refusals)

@@ -124,6 +124,9 @@ class _Process(Observer):
     def retired(self, ledger: LedgerId) -> None:
         self._add(ledger, Kind.RETIRED)
 
+    def disowned(self, ledger: LedgerId) -> None:
+        self._add(ledger, Kind.DISOWNED)
+
     def salvaged(self, ledger: LedgerId) -> None:
         self._add(ledger, Kind.SALVAGED)
 

@@ -8,7 +8,7 @@ their ledgers are deleted meanwhile. Readers read closed ledgers all the time. I
 ask for copies, beside healers or instead of them, and an operator pauses and resumes them, says go,
 sends bookies away and drains them.
 
-  H1, H2, H3  as places change hands (place_watch.py)
+  H1, H2, H3  as places change hands, H7 as copies are given up (place_watch.py)
   H4  whenever an auditor asks for copies (audit_watch.py)
   H10  when the faults are over, healing ends: no record names a lost bookie, and every closed
       ledger has each of its entries on its whole write set
@@ -67,6 +67,7 @@ class HealingWorkload:
         self.rng = rng
         self.replication = replication
         world.heals = True
+        world.raise_level()  # below level 2 no copy is superfluous
         world.budget.set(replication.ack_quorum)
         self.full_quorum = rng.random() < 0.1
         self.pace = rng.choice([5.0, 20.0, 60.0])
@@ -370,6 +371,8 @@ class HealingWorkload:
 
     async def _heal_once(self, client: ClientMachine) -> bool:
         """Heal, as an operator does that begins again; tell whether nothing was left to do."""
+        if self._missed(client, {each.name for each in self.world.bookies}):
+            return False  # a bookie that is not seen is asked for no list
         healing, lost = self._healing(client), self._missed(client, self._lost())
         plan = await healing.plan(lost, finds_holes=True)
         if not plan.assignments and not plan.leaves_something:

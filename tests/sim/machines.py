@@ -11,6 +11,7 @@ import asyncio
 import errno
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -55,6 +56,7 @@ STORAGE: Final = StorageOptions(
     mend_seconds_max=1.0,
     space_check_seconds=0.5,
     collect_seconds=0.5,
+    disown_seconds=1.0,
     major_seconds=3.0,
     scrub_seconds=3.0,
     suspect_seconds=0.3,
@@ -83,6 +85,10 @@ def draw_options(rng: random.Random) -> LedgerOptions:
     )
 
 
+def _unheard(machine: BookieMachine) -> None:
+    return None
+
+
 class World:
     """What machines share. `failure` is called with what must end the run."""
 
@@ -103,6 +109,8 @@ class World:
         self.tree.create(layout.CLUSTER, Cluster(CLUSTER, level=level).encode())
         self.options = LEDGER
         self.conformance = Conformance()
+        self.on_start: Callable[[BookieMachine], None] = _unheard
+        """Told of every bookie that begins to serve."""
 
     def raise_level(self) -> None:
         """Finish an upgrade: from now on the newest formats may be written."""
@@ -289,6 +297,7 @@ class BookieMachine(Machine):
         await serving.begin()
         self.node, self.host.bookie = node, serving.bookie
         self.has_reserve = True
+        self.world.on_start(self)
         self.ready.set()
         self.settled.set()
         try:

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Final
 from quire.entry import BookieId, LedgerId
 from quire.errors import OutcomeUnknownError, RetryError
 from quire.ledger.metadata import LedgerMetadata, LedgerState
-from quire.ledger.roster import BookieRoster
+from quire.ledger.roster import BookieRoster, Bookies
 from quire.ledger.stored_records import StoredRecords
 from quire.repair.census import count
 from quire.repair.copies import PeerCopies
 from quire.repair.orders import StoredOrders
+from quire.repair.superfluous import SuperfluousCopies
 from quire.storage.entries.ledger_storage import UNFINISHED
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.replicas_port import Copies
@@ -136,6 +137,25 @@ def _doubtful(ledgers: Iterable[LedgerMetadata], bookie: BookieId) -> Iterator[L
         named = any(bookie in fragment.bookies for fragment in metadata.fragments)
         if named or metadata.state is not LedgerState.OPEN:
             yield metadata.ledger
+
+
+def superfluous(machine: BookieMachine, life: Incarnation, cluster: str) -> SuperfluousCopies:
+    """Return what proves copies of a machine superfluous."""
+    world = machine.world
+    store = world.store(life)
+
+    @asynccontextmanager
+    async def reach() -> AsyncIterator[Bookies]:
+        roster = BookieRoster(store, lambda address: world.network.connect(life, address))
+        try:
+            await roster.start()
+            yield roster
+        finally:
+            await roster.close()
+
+    records = StoredRecords(store, random.Random(0))
+    name = machine.name
+    return SuperfluousCopies(store, records, name, cluster, reach, REQUEST_SECONDS)
 
 
 @asynccontextmanager

@@ -9,20 +9,26 @@ B1 or B3 (watch.py).
   H2  only a closed ledger gives places away, by the change of one bookie, and each place of a
       bookie that was taken for lost
   H3  no bookie is twice in a fragment
+  H7  a bookie gives up only closed ledgers that do not name it, and that every named bookie has had
+      whole; what a record names, the bookie has not given up, neither now nor at its next start
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVarTuple
 
 from quire.entry import BookieId, EntryId, LedgerId
+from quire.ledger.inventory import named_by
 from quire.ledger.metadata import LedgerMetadata
 from quire.metastore.layout import LEDGERS
 from tests.sim.history import Violation, require
+from tests.sim.machines import BookieMachine
 from tests.sim.world import SimWorld
 from tests.spec.events import SOURCES, Event, Kind
+
+Ts = TypeVarTuple("Ts")
 
 DURABLE: Final = frozenset(SOURCES.values()) - {Kind.FOUND}
 
@@ -46,12 +52,15 @@ class PlaceWatch:
         self._heard = world.conformance.heard
         world.conformance.heard = self._hear
         world.metadata_watch.has_repairs = True
+        world.on_start = self._started
         # First: the metadata watch asks what bookies vouch for.
         world.tree.listeners.insert(0, self._changed)
 
     def _hear(self, ledger: LedgerId, event: Event) -> None:
         if event.kind in DURABLE:
             self._held[event.bookie, ledger].update(event.entries)
+        if event.kind is Kind.DISOWNED:
+            self._guarded(self._given_up, event.bookie, ledger)
         self._heard(ledger, event)
 
     def _changed(self, path: str, value: bytes | None, version: int) -> None:
@@ -60,10 +69,52 @@ class PlaceWatch:
             return
         after = LedgerMetadata.decode(path, value)
         before = self._world.metadata_watch.current.get(after.ledger)
+        self._guarded(self._check, before, after)
+
+    def _guarded(self, check: Callable[[*Ts], None], *args: *Ts) -> None:
         try:
-            self._check(before, after)
+            check(*args)
         except Violation as violation:
             self._world.loop.fail(violation)
+
+    def _given_up(self, bookie: BookieId, ledger: LedgerId) -> None:
+        """A bookie has dropped a ledger as superfluous."""
+        self._world.bookie_watch.disowned(bookie, ledger)
+        self._held[bookie, ledger].clear()
+        metadata = self._world.metadata_watch.current.get(ledger)
+        if metadata is None:  # deleted meanwhile
+            return
+        text = f"{bookie} gave ledger {ledger} up, which is {metadata}"
+        require(metadata.is_closed, "H7 a ledger that is given up is closed", text)
+        require(bookie not in named_by(metadata), "H7 a named copy is kept", text)
+        assert metadata.last_entry is not None
+        lacking = [
+            (each, entry)
+            for entry in range(metadata.last_entry + 1)
+            for each in metadata.write_set(entry)
+            if entry not in self._held[each, ledger]
+        ]
+        require(not lacking, "H7 all named bookies hold what is given up", f"{text}: {lacking}")
+
+    def _started(self, machine: BookieMachine) -> None:
+        """A bookie serves again."""
+        self._guarded(self._check_start, machine)
+
+    def _check_start(self, machine: BookieMachine) -> None:
+        for ledger, metadata in sorted(self._world.metadata_watch.current.items()):
+            self._check_owned(machine, ledger, metadata)
+
+    def _check_owned(
+        self, machine: BookieMachine, ledger: LedgerId, metadata: LedgerMetadata
+    ) -> None:
+        if machine.node is None or not metadata.is_closed:
+            return
+        is_named = machine.name in named_by(metadata)
+        require(
+            not (is_named and machine.node._storage.is_disowned(ledger)),
+            "H7 a named copy is kept",
+            f"ledger {ledger} names {machine.name}, which has given it up",
+        )
 
     def _check(self, before: LedgerMetadata | None, after: LedgerMetadata) -> None:
         for fragment in after.fragments:
@@ -125,6 +176,7 @@ class PlaceWatch:
                 "H1 a bookie takes a place fenced",
                 f"{bookie} was named for ledger {ledger}, and has no fence of it",
             )
+            self._check_owned(machine, ledger, after)
         self._world.bookie_watch.vouch(bookie, ledger, taken)
         self._world.note_fault("place taken")
         self._on_taken(bookie, ledger)

@@ -65,7 +65,8 @@ class Serving:
             clock=machine.world.clock,
             rng=machine.world.rng(f"heart:{life}"),
         )
-        self._collector = node.collector(MetadataDeletions(store, cluster))
+        spare = operator.superfluous(machine, life, cluster) if machine.world.heals else None
+        self._collector = node.collector(MetadataDeletions(store, cluster), spare)
         self._workers += [self._scrubber, self._collector]
         here = BookieAddress(machine.name, machine.name, labels=machine.world.place(machine))
         self._here = here
@@ -77,10 +78,13 @@ class Serving:
     @property
     def upkeep(self) -> Counter[str]:
         """What was done in the background."""
+        disowner = self._collector.disowner
         return Counter(
             {
                 "damage repaired": self._scrubber.counts.repaired,
                 "ledger dropped": self._collector.counts.ledgers_dropped,
+                "ledger disowned": 0 if disowner is None else disowner.counts.ledgers,
+                "superfluous copy not proved": 0 if disowner is None else disowner.counts.unproved,
                 "entry log compacted": self._node._engine.compactor.counts.files_removed,
             }
         )

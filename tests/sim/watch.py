@@ -109,6 +109,16 @@ class BookieWatch:
         """
         self._deleted.discard(ledger)
 
+    def disowned(self, bookie: BookieId, ledger: LedgerId) -> None:
+        """A bookie gave a ledger up: it may answer that it did. The fence stays, and the key."""
+        state = self._states[bookie, ledger]
+        state.acked.clear()
+        state.acked_max = NO_ENTRY
+        state.hint.clear()
+        # Answers under way tell of the time before, and are put down there.
+        after = self._states[bookie, ledger] = _LedgerAtBookie()
+        after.fenced, after.key = state.fenced, state.key
+
     def begin(self, bookie: str, life: Incarnation, method: str, args: dict[str, Any]) -> _Request:
         ledger = args.get("ledger")
         state = None if ledger is None else self._states[bookie, ledger]
@@ -257,10 +267,12 @@ class BookieWatch:
             "B3 acknowledged entries are not denied",
             f"{where} shows {highest} as its highest entry, had acknowledged {request.acked_max}",
         )
+        # Both are as high as they were unless the bookie gave the ledger up meanwhile.
+        hint = min(request.hint, state.hint.get(request.life, NO_ENTRY))
         require(
-            tail.hint >= request.hint,
+            tail.hint >= hint,
             "B4 LAC never falls",
-            f"{where} hints {tail.hint} after {request.hint}",
+            f"{where} hints {tail.hint} after {hint}",
         )
         state.hint[request.life] = max(tail.hint, state.hint.get(request.life, NO_ENTRY))
         if request.args.get("fence_key") is not None:

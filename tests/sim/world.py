@@ -15,10 +15,12 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from quire.aio.timing import time_limit
+from quire.bookie import LedgerTail
 from quire.entry import EntryId, LedgerId, Sealer
 from quire.errors import (
     CorruptEntryError,
     IntegrityError,
+    LedgerDisownedError,
     NotFoundError,
     QuireError,
     StoreWentBackError,
@@ -408,7 +410,10 @@ class SimWorld(World):
             ]
         if machine in self.budget.damaged:
             return
-        tail = await machine.node.read_tail(final.ledger)
+        try:
+            tail = await machine.node.read_tail(final.ledger)
+        except LedgerDisownedError:
+            tail = LedgerTail(fenced=True)
         self.bookie_watch.check_fence(machine.name, final.ledger, tail)
         if held or tail.frame is not None:
             final.hints[machine.name] = tail.hint
@@ -421,7 +426,7 @@ class SimWorld(World):
         while first <= final.last_entry:
             try:
                 run = await node.read(final.ledger, first, final.last_entry)
-            except NotFoundError:
+            except (NotFoundError, LedgerDisownedError):
                 break
             except QuireError:
                 if machine not in self.budget.damaged:

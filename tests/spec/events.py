@@ -30,6 +30,7 @@ class Kind(StrEnum):
     FENCED = "fenced"  # Fence
     DENIED = "denied"  # ReadNo: "no such entry" of the whole range that was asked for
     RETIRED = "retired"  # Collect
+    DISOWNED = "disowned"  # none: other bookies hold the closed ledger
     SALVAGED = "salvaged"  # Restart, after a repair: what was kept is not told
     CONFIRMED = "confirmed"  # Ack
     FROZEN = "frozen"  # Change begins: LAC stands still

@@ -35,6 +35,7 @@ BARE: Final = {
     "fenced": Kind.FENCED,
     "refused": Kind.REFUSED,
     "retired": Kind.RETIRED,
+    "disowned": Kind.DISOWNED,
     "salvaged": Kind.SALVAGED,
     "deleting": Kind.DELETING,
 }

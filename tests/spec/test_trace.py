@@ -120,6 +120,11 @@ WRONG: dict[str, tuple[Callable[[], Trace], Callable[[Trace], Trace], str]] = {
         _after(Kind.OPENED, Event(Kind.RETIRED, "b0")),
         "drop",
     ),
+    "given up before it is closed": (
+        changed,
+        _after(Kind.OPENED, Event(Kind.DISOWNED, "b0")),
+        "H7",
+    ),
     "a retired ledger is denied": (recovered, lambda t: [*t, Event(Kind.DENIED, "b1", 5)], "B11"),
     "an ack without a quorum": (recovered, _without(Kind.ADDED, "b1"), "W2"),
     "an end below an ack": (

@@ -135,6 +135,7 @@ class Behaviour:
             Kind.FENCED: self._fence,
             Kind.DENIED: self._deny,
             Kind.RETIRED: self._retire,
+            Kind.DISOWNED: self._disown,
             Kind.SALVAGED: self._salvage,
             Kind.CONFIRMED: self._confirmed,
             Kind.FROZEN: self._freeze,
@@ -336,6 +337,10 @@ class Behaviour:
             self._is_abandoned |= self._record == "OPEN"
             self._record = "DELETED"
         self._retired.add(bookie)
+
+    def _disown(self, event: Event) -> None:
+        is_decided = self._record in ("CLOSED", "DELETED")
+        _need(is_decided, f"H7: given up while the record is {self._record}")
 
     def _salvage(self, event: Event) -> None:
         self._salvaged.add(event.bookie)

@@ -18,6 +18,14 @@ journal alike. `flush` moves the entries in memory into an entry-log file, and t
 An add accepted before the last step is for a ledger that this bookie had not dropped yet. It may
 become durable later; then it is discarded, by replay as well.
 
+`disown` drops ledgers that other bookies hold (disowning.py) by the same steps, but such a ledger
+may be wanted again. So the ids count as disowned before the file is written: a write that fails
+may have been made. A ledger that was put into limbo meanwhile keeps its state. To have it again:
+
+    put it into limbo, fetch its entries, flush     (a start keeps a disowned ledger in limbo)
+    `own`: write both files without the id          (from here on a start keeps the ledger)
+    enter the ledger's record, leave limbo          (self_repair.py)
+
 Files are immutable. Newer sources overlay older ones: file < later file < cache being flushed <
 cache. Not here: durability of records (journal.py), protocol rules (node.py), when to flush
 (flushing.py), how entries are read (entry_reads.py).
@@ -27,7 +35,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final
 
 from quire.entry import EntryId, LedgerId
@@ -86,6 +94,8 @@ class LedgerStorage:
         self._cache = WriteCache()
         self._flushing = WriteCache()
         self._position = FIRST.position
+        self._doubted: set[LedgerId] = set()
+        """See `note_doubts`."""
         self.reads: Final = EntryReads(
             self._files, self.shelf, lambda: (self._flushing, self._cache)
         )
@@ -130,7 +140,8 @@ class LedgerStorage:
         retired: RetiredFile,
     ) -> None:
         """Begin with what files hold, oldest data first; new ones get numbers above
-        `file_number`. Ledgers that were retired are garbage in them.
+        `file_number`. Ledgers that were retired are garbage in them. A disowned ledger in limbo
+        is not: the bookie was making copies of it again.
         """
         self.checkpoint, self._file_number, self._retired = checkpoint, file_number, retired
         for index in indexes:
@@ -139,7 +150,9 @@ class LedgerStorage:
             for state in states:
                 self.states[state.ledger] = state
         for ledger in {*self.states, *self.shelf.ledgers}:
-            if ledger in self.retired:
+            found = self.states.get(ledger)
+            is_wanted = found is not None and found.in_limbo
+            if ledger in self.retired or (self.is_disowned(ledger) and not is_wanted):
                 self._drop(ledger)
         for ledger, parts in self.shelf.ledgers.items():
             self.state(ledger).last = parts.last
@@ -147,12 +160,12 @@ class LedgerStorage:
     def state(self, ledger: LedgerId) -> LedgerState:
         """Return the one state object of a ledger, made if it is missing.
 
-        A retired ledger has none: the returned object is fenced, and is not kept.
+        A ledger that was dropped has none: the returned object is fenced, and is not kept.
         """
         state = self.states.get(ledger)
         if state is None:
             state = LedgerState(ledger)
-            if ledger in self.retired:
+            if self.retired.is_dropped(ledger):
                 state.is_fenced = True
                 return state
             self.states[ledger] = state
@@ -173,7 +186,7 @@ class LedgerStorage:
         """Whether something of a ledger may have been lost: nothing is absent from it then."""
         state = self.states.get(ledger)
         if state is None:
-            return ledger in self.checkpoint.horizon and ledger not in self.retired
+            return ledger in self.checkpoint.horizon and not self.retired.is_dropped(ledger)
         return state.in_limbo
 
     def limbo(self) -> list[LedgerId]:
@@ -182,13 +195,15 @@ class LedgerStorage:
 
     def doubt(self, ledger: LedgerId, key_check: str) -> bool:
         """Put a ledger into limbo that the bookie does not hold whole; tell whether it was not
-        there before. Durable with the next flush. A retired ledger stays retired.
+        there before. Durable with the next flush. A deleted ledger stays retired; a disowned one
+        has a state again.
 
         A repair leaves ledgers in limbo whose key it never learned: they get the check now.
         """
         if ledger in self.retired:
             return False
-        state = self.state(ledger)
+        self._doubted.add(ledger)
+        state = self.states.setdefault(ledger, self.state(ledger))
         was_in_limbo, check = state.in_limbo, state.check
         state.doubt(key_check)
         if not was_in_limbo or state.check != check:
@@ -220,9 +235,9 @@ class LedgerStorage:
         self.state(ledger).close_door()
 
     def apply_run(self, run: ScannedRun) -> bool:
-        """Return whether the run is kept: a retired ledger takes none."""
+        """Return whether the run is kept: a ledger that was dropped takes none."""
         assert run.is_ascending, f"the run of ledger {run.ledger} is not in order of its ids"
-        if run.ledger in self.retired:
+        if self._is_gone(run.ledger):
             self._cache.bytes += cost(run)  # given back by the next flush, as if it were kept
             return False
         state = self.state(run.ledger)
@@ -234,6 +249,10 @@ class LedgerStorage:
             state.hint = run.lac
         state.wake()
         return True
+
+    def _is_gone(self, ledger: LedgerId) -> bool:
+        """Whether a ledger was dropped, and is not being copied again."""
+        return ledger not in self.states and self.retired.is_dropped(ledger)
 
     def touch(self, ledger: LedgerId) -> None:
         """Note that a state changed outside of the journal (an explicit LAC)."""
@@ -315,6 +334,50 @@ class LedgerStorage:
             await self._keep(self._retired.next(ids=ids))
             for ledger in ledgers:
                 self._drop(ledger)
+
+    def note_doubts(self) -> set[LedgerId]:
+        """Return a set that gets every ledger put into limbo, or asked for while it is there, from
+        now to the next call.
+        """
+        self._doubted = set()
+        return self._doubted
+
+    async def disown(
+        self, ledgers: Sequence[LedgerId], doubted: Container[LedgerId]
+    ) -> list[LedgerId]:
+        """Forget ledgers that other bookies hold, after their ids are durable, and return them.
+
+        Ledgers in limbo stay, and so do `doubted` ones: the set of a `note_doubts` before it was
+        proved that they may go. Raises OSError: then nothing is forgotten, and the ids may be
+        durable. They count as disowned from then on, and a start drops their ledgers.
+        """
+        async with self._turn:
+            going = [each for each in ledgers if self._may_go(each, doubted)]
+            if not going:
+                return []
+            self._retired = self._retired._replace(ids=self.retired.disowning(going))
+            await self._keep(self._retired.next())
+            # The mender may have asked for one of them while the files were written.
+            gone = [each for each in going if self._may_go(each, doubted)]
+            for ledger in gone:
+                self._drop(ledger)
+        return gone
+
+    def _may_go(self, ledger: LedgerId, doubted: Container[LedgerId]) -> bool:
+        state = self.states.get(ledger)
+        return state is not None and not state.in_limbo and ledger not in doubted
+
+    def is_disowned(self, ledger: LedgerId) -> bool:
+        """Whether a ledger was given up, and is not this bookie's again."""
+        return ledger in self.retired.disowned
+
+    async def own(self, ledger: LedgerId) -> None:
+        """Take a ledger's id out of the disowned ones, durably: it was put into limbo, and that is
+        durable. Raises OSError: then it stays disowned.
+        """
+        async with self._turn:
+            if ledger in self.retired.disowned:
+                await self._keep(self._retired.next(ids=self.retired.owning(ledger)))
 
     def retired_bytes(self, more: int) -> int:
         """Return the space that the ids need when so many ledgers more are retired."""

@@ -4,14 +4,15 @@ A bookie that forgets a deleted ledger forgets the ledger's fence and key as wel
 the next add for the first add of a new ledger. So it keeps the id. Two meanings, never mixed:
 
     deleted    the ledger's record is provably gone: nothing of the ledger is served again
-    disowned   another bookie holds the ledger's entries now: the fence stays, the ledger lives
+    disowned   other bookies hold the ledger's entries now: the fence stays, the ledger lives, and
+               the id leaves the set when the bookie makes copies again
 
 Ids are sorted, disjoint, inclusive intervals, 16 bytes each. A bookie holds a sample of all ids, so
 its dropped ids are rarely neighbours. A gap between two of them is closed only by the ids in it:
 the absence of a record proves no deletion, because a client may hold the id and use it tomorrow.
 
-Pure. Not here: the file (retired_file.py), when an id is retired (garbage.py), the answers
-about it (node.py).
+Pure. Not here: the file (retired_file.py), when an id is retired (garbage.py, disowning.py), the
+answers about it (node.py).
 """
 
 from __future__ import annotations
@@ -87,6 +88,17 @@ class Intervals:
         self.firsts[low:high] = array("q", [first])
         self.lasts[low:high] = array("q", [last])
 
+    def remove(self, ledger: LedgerId) -> None:
+        """Take one id out, if it is there."""
+        if ledger not in self:
+            return
+        at = bisect_right(self.firsts, ledger) - 1
+        first, last = self.firsts[at], self.lasts[at]
+        around = [(first, ledger - 1), (ledger + 1, last)]
+        left = [each for each in around if each[0] <= each[1]]
+        self.firsts[at : at + 1] = array("q", (each[0] for each in left))
+        self.lasts[at : at + 1] = array("q", (each[1] for each in left))
+
     def copy(self) -> Intervals:
         return Intervals(self.firsts[:], self.lasts[:])
 
@@ -150,3 +162,16 @@ class RetiredIds:
         for first, last in deleted:
             found.add(first, last)
         return RetiredIds(found, self.disowned.copy())
+
+    def disowning(self, ledgers: Iterable[LedgerId]) -> RetiredIds:
+        """Return these ids together with ids of ledgers that other bookies hold."""
+        found = self.disowned.copy()
+        for ledger in ledgers:
+            found.add(ledger, ledger)
+        return RetiredIds(self.deleted.copy(), found)
+
+    def owning(self, ledger: LedgerId) -> RetiredIds:
+        """Return these ids without a disowned one: the bookie has copies of it again."""
+        found = self.disowned.copy()
+        found.remove(ledger)
+        return RetiredIds(self.deleted.copy(), found)

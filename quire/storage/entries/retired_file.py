@@ -8,8 +8,10 @@ names is never overwritten. Big-endian (docs/formats.md, "Retired ids"):
     interval  | first i64 | last i64 |        deleted ids first; then, with bit 63 of `first` set,
                                               disowned ids
 
-The set only grows. So the newest whole file counts, whatever the checkpoint names, and a file that
-is older than the named one is damage: the bookie would take adds that a fence refuses.
+The newest whole file counts, whatever the checkpoint names. A deleted id is in every later file. A
+disowned id may be added or taken away: what either needs is durable before (ledger_storage.py). So
+a file ahead of the checkpoint is right. A file that is older than the named one is damage: the
+bookie would take adds that a fence refuses, or drop copies that it has again.
 """
 
 from __future__ import annotations

@@ -67,6 +67,10 @@ class StorageOptions:
     """How often the bookie looks for deleted ledgers. One is dropped the second time it is found
     deleted, so its space comes back after ten to twenty minutes."""
 
+    disown_seconds: float = 3600.0
+    """How long a ledger must have been without this bookie before the bookie proves that its copies
+    are superfluous and forgets them: far longer than a request for copies takes."""
+
     minor_live_share: float = 0.2
     """Every round rewrites files with a smaller live share than this."""
 

@@ -29,49 +29,23 @@ from quire.metastore.record import decode_record
 from quire.metastore.store import MetadataStore
 
 
-class MetadataDeletions:
-    """The collector's port `Deletions` over a metadata store."""
+class SameStore:
+    """Whether a store is still the store that answered before: only then may anything be dropped on
+    its word.
+    """
 
     def __init__(self, store: MetadataStore, cluster: str) -> None:
         self._store = store
         self._cluster = cluster
         self._incarnation: int | None = None
-        self._following: LedgerId = 0
 
-    async def deleted(self, ledgers: Sequence[LedgerId]) -> list[LedgerId]:
-        """Return which of some ledgers exist no more.
+    async def check(self) -> int:
+        """Return the store's incarnation, if its word counts.
 
         Raises the store's errors, and `WrongBookieError`, `NoSuchNodeError` or
         `CorruptRecordError` when it is not the store of this cluster any more, and
-        `StoreWentBackError` when its counter is lower than in an earlier round.
+        `StoreWentBackError` when it was put back from a backup since the last call.
         """
-        found = await self._check()
-        following = await self._next_id()
-        gone: list[LedgerId] = []
-        # A client may be waiting for the tail of a ledger that can never be.
-        known = sorted(ledger for ledger in ledgers if 0 <= ledger < following)
-        for shard, members in groupby(known, key=lambda ledger: parent_of(ledger_path(ledger))):
-            listed = frozenset(await self._store.children(shard))
-            missing = [each for each in members if name_of(ledger_path(each)) not in listed]
-            gone += [ledger for ledger in missing if await self._is_absent(ledger)]
-        if await self._check() != found:
-            raise StoreWentBackError(
-                f"metadata store {self._store.uri}", "its incarnation changed while it was asked"
-            )
-        return gone
-
-    async def _next_id(self) -> LedgerId:
-        following = await _following(self._store)
-        if following < self._following:
-            raise StoreWentBackError(
-                f"metadata store {self._store.uri}",
-                f"its next ledger id is {following}, and was {self._following} before",
-            )
-        self._following = following
-        return following
-
-    async def _check(self) -> int:
-        """Return the store's incarnation, if its word counts."""
         found = await read_cluster(self._store)
         if found.id != self._cluster:
             name = f"metadata store {self._store.uri}"
@@ -84,6 +58,51 @@ class MetadataDeletions:
             )
         self._incarnation = found.incarnation
         return found.incarnation
+
+    async def check_again(self, incarnation: int) -> None:
+        """Raise as `check`, and unless the incarnation is still this one."""
+        if await self.check() != incarnation:
+            raise StoreWentBackError(
+                f"metadata store {self._store.uri}", "its incarnation changed while it was asked"
+            )
+
+
+class MetadataDeletions:
+    """The collector's port `Deletions` over a metadata store."""
+
+    def __init__(self, store: MetadataStore, cluster: str) -> None:
+        self._store = store
+        self._same = SameStore(store, cluster)
+        self._following: LedgerId = 0
+
+    async def deleted(self, ledgers: Sequence[LedgerId]) -> list[LedgerId]:
+        """Return which of some ledgers exist no more.
+
+        Raises the store's errors, and `WrongBookieError`, `NoSuchNodeError` or
+        `CorruptRecordError` when it is not the store of this cluster any more, and
+        `StoreWentBackError` when its counter is lower than in an earlier round.
+        """
+        found = await self._same.check()
+        following = await self._next_id()
+        gone: list[LedgerId] = []
+        # A client may be waiting for the tail of a ledger that can never be.
+        known = sorted(ledger for ledger in ledgers if 0 <= ledger < following)
+        for shard, members in groupby(known, key=lambda ledger: parent_of(ledger_path(ledger))):
+            listed = frozenset(await self._store.children(shard))
+            missing = [each for each in members if name_of(ledger_path(each)) not in listed]
+            gone += [ledger for ledger in missing if await self._is_absent(ledger)]
+        await self._same.check_again(found)
+        return gone
+
+    async def _next_id(self) -> LedgerId:
+        following = await _following(self._store)
+        if following < self._following:
+            raise StoreWentBackError(
+                f"metadata store {self._store.uri}",
+                f"its next ledger id is {following}, and was {self._following} before",
+            )
+        self._following = following
+        return following
 
     async def _is_absent(self, ledger: LedgerId) -> bool:
         try:

@@ -3,15 +3,16 @@
 A bookie is not told that a ledger was deleted. Now and then it asks which of its ledgers no longer
 exist, through the narrow port `Deletions`. A ledger is dropped only when it was found deleted in
 two rounds, one after the other; after a round without an answer of the store this begins anew. Then
-compaction runs until there is nothing to do: *minor* every round, *major* (which also rewrites
+copies that are superfluous (disowning.py) are dropped, and compaction runs until there is nothing
+to do: *minor* every round, *major* (which also rewrites
 files with a little garbage) now and then, or at once when the disk is nearly full.
 
 On a full disk both borrow the bookie's reserve (reserve.py) if that will free more than it takes:
 the ids of dropped ledgers and the checkpoint must be durable before a file goes. Otherwise nothing
 is dropped, and the next round tries again.
 
-Owns one task. Not here: the proof of a deletion (deletions.py), how files are rewritten
-(compaction.py).
+Owns one task. Not here: the proof of a deletion (deletions.py), superfluous copies (disowning.py),
+how files are rewritten (compaction.py).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.entries.reserve import Reserve
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.compaction import Compactor
+from quire.storage.maintenance.disowning import Disowner, Superfluous
 
 T = TypeVar("T")
 
@@ -77,6 +79,7 @@ class Collector:
         options: StorageOptions,
         on_fatal: Callable[[BaseException], None],
         observer: Observer = SILENT,
+        superfluous: Superfluous | None = None,
     ) -> None:
         self._bookie = bookie
         self._observer = observer
@@ -91,6 +94,11 @@ class Collector:
         self._major_at = 0.0
         self._tasks = Tasks(on_fatal)
         self.counts: Final = CollectionCounts()
+        self.disowner: Disowner | None = None
+        """What looks for superfluous copies; None without a way to ask."""
+        if superfluous is not None:
+            seconds = options.disown_seconds
+            self.disowner = Disowner(bookie, storage, superfluous, seconds, self._disown)
 
     def start(self) -> None:
         self._tasks.start(self._run(), f"garbage collection of {self._bookie}")
@@ -124,6 +132,8 @@ class Collector:
         """Look for deleted ledgers once, then compact. Raises OSError other than ENOSPC."""
         self.counts.rounds += 1
         await self._drop_deleted()
+        if self.disowner is not None:
+            await self.disowner.round()
         options = self._options
         live_share = options.major_live_share if is_major else options.minor_live_share
         step = partial(self._compactor.step, live_share)
@@ -196,21 +206,39 @@ class Collector:
         try:
             await self._borrowing(partial(self._storage.retire, ledgers), set(ledgers))
         except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            self.counts.rounds_failed += 1
-            self.counts.rounds_without_space += 1
-            _log.warning(
-                "bookie %s has no space to keep the ids of %d deleted ledgers, and drops none: "
-                "free %d bytes on its disk; the next round tries again",
-                self._bookie,
-                len(ledgers),
-                self._storage.retired_bytes(len(ledgers)),
-            )
+            self._note_no_space(error, ledgers)
             return False
         for ledger in ledgers:
             self._observer.retired(ledger)
         return True
+
+    async def _disown(
+        self, ledgers: Sequence[LedgerId], doubted: set[LedgerId]
+    ) -> Sequence[LedgerId]:
+        """Drop superfluous ledgers and keep their ids; return those dropped."""
+        disown = partial(self._storage.disown, ledgers, doubted)
+        try:
+            gone = await self._borrowing(disown, set(ledgers))
+        except OSError as error:
+            self._note_no_space(error, ledgers)
+            return []
+        for ledger in gone:
+            self._observer.disowned(ledger)
+        return gone
+
+    def _note_no_space(self, error: OSError, ledgers: Sequence[LedgerId]) -> None:
+        """Note that nothing was dropped. Raises errors other than ENOSPC."""
+        if error.errno != errno.ENOSPC:
+            raise error
+        self.counts.rounds_failed += 1
+        self.counts.rounds_without_space += 1
+        _log.warning(
+            "bookie %s has no space to keep the ids of %d ledgers to drop, and drops none: "
+            "free %d bytes on its disk; the next round tries again",
+            self._bookie,
+            len(ledgers),
+            self._storage.retired_bytes(len(ledgers)),
+        )
 
     async def close(self) -> None:
         """Stop at once; what compaction was writing is removed at the next start."""

@@ -17,6 +17,7 @@ entries with pauses that double. Not here: where copies come from (quire/repair)
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
@@ -163,11 +164,26 @@ class Mender:
 
     async def _take_places(self, copies: Copies, ledger: LedgerId) -> bool:
         """Enter a whole ledger's record; tell whether that was done. The fence and the check of the
-        key are durable before: no process may begin the ledger anew at a bookie that it names.
+        key are durable before: no process may begin the ledger anew at a bookie that it names. A
+        ledger that the bookie had given up is its own again before, or the next start would drop
+        copies that the record counts on.
         """
-        if ledger in self._ordered and not await self._flush():
+        is_disowned = self._storage.is_disowned(ledger)
+        if (is_disowned or ledger in self._ordered) and not await self._flush():
+            return False
+        if is_disowned and not await self._own(ledger):
             return False
         await copies.take_places(ledger)
+        return True
+
+    async def _own(self, ledger: LedgerId) -> bool:
+        """Have a ledger again that was given up; tell whether there was space to write that."""
+        try:
+            await self._storage.own(ledger)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            return False
         return True
 
     async def _mend(self, copies: Copies, ledger: LedgerId) -> bool:

@@ -332,7 +332,7 @@ class _Salvaging:
         """Put everything held or named into limbo."""
         storage = self._storage
         for ledger, check in doubts:
-            storage.state(ledger).doubt(check)
+            storage.doubt(ledger, check)
         for ledger in sorted(storage.states):
             storage.states[ledger].doubt()
             storage.touch(ledger)

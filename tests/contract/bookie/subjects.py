@@ -105,13 +105,8 @@ async def node_on(disk: Disk, fill: Callable[[], None]) -> AsyncIterator[Subject
         await node._storage.retire([ledger])
 
     async def disown(ledger: LedgerId) -> None:
-        """As a move will: no command disowns a ledger yet, and the files hold such ids."""
-        storage = node._storage
         await node._engine.settle()
-        ids = storage.retired.joined(())
-        ids.disowned.add(ledger, ledger)
-        await storage._keep(storage._retired.next(ids=ids))
-        storage._drop(ledger)
+        await node._storage.disown([ledger], ())
 
     try:
         yield Subject(node, make_read_only, retire, disown)
