@@ -123,6 +123,15 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.metastore",
     ),
     "quire.admin": ("quire.client", "quire.entry", "quire.log", "quire.service"),
+    "quire.view": (
+        *VALUES,
+        "quire.view",
+        "quire.client",
+        "quire.healing",
+        "quire.log",
+        "quire.ledger",
+        "quire.metastore",
+    ),
     "quire.inspect": (
         *VALUES,
         "quire.election",

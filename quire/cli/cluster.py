@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from quire.cli.health import gather, healing_fields, healing_text, health, states_text, zookeepers
+from quire.cli.health import gather, healing_fields, healing_text, health, states_text
 from quire.cli.output import Value, note, print_json, print_table, progress
 from quire.cli.rolling import roll_check
 from quire.cli.settings import (
@@ -28,6 +28,7 @@ from quire.healing.state import LOST_SECONDS
 from quire.healing.verdict import health as judge
 from quire.labels import Labels
 from quire.metastore.zookeeper_probe import ServerStatus
+from quire.view.gather import zookeepers
 
 
 @click.group(short_help="Run a cluster on this machine, or look at one.")
@@ -185,7 +186,7 @@ async def _status(settings: Settings) -> None:
             client.list_logs(),
             client.list_ledgers(),
             zookeepers(client.store_uri),
-            gather(settings, client, LOST_SECONDS),
+            gather(client, LOST_SECONDS),
         )
         verdict = judge(facts)
         writable = sum(bookie.writable for bookie in bookies)

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from contextlib import suppress
 from typing import Final
 
 import click
 
 from quire.cli.durations import Duration
-from quire.cli.metadata import opened
 from quire.cli.output import Value, note, print_json, print_table
 from quire.cli.settings import Settings, run, with_settings
 from quire.client import Client
-from quire.errors import CorruptRecordError, NoSuchNodeError
-from quire.healing.facts import gather_facts
 from quire.healing.state import LOST_SECONDS, BookieFacts, State, silent_seconds
 from quire.healing.summary import State as Auditing
-from quire.healing.summary import Summary, read_summary
-from quire.healing.switch import Switch, read_switch
 from quire.healing.verdict import (
     ENSEMBLE,
     ClusterFacts,
@@ -29,10 +22,7 @@ from quire.healing.verdict import (
     duration,
 )
 from quire.healing.verdict import health as judge
-from quire.metastore.cluster import read_cluster
-from quire.metastore.store import MetadataStore
-from quire.metastore.zookeeper_probe import ServerStatus, probe
-from quire.metastore.zookeeper_uri import parse_uri
+from quire.view.gather import gather_cluster
 
 EXIT_CODES: Final = {Severity.OK: 0, Severity.WARNING: 10, Severity.CRITICAL: 11}
 """Beside the codes of errors, so that a script tells a sick cluster from one out of reach."""
@@ -77,7 +67,7 @@ def health(settings: Settings, ensemble: int, lost_after: float) -> None:
 
 async def _health(settings: Settings, ensemble: int, lost_after: float) -> Severity:
     async with settings.connect() as client:
-        facts = await gather(settings, client, lost_after, ensemble)
+        facts = await gather(client, lost_after, ensemble)
     verdict = judge(facts)
     if settings.json:
         print_json(_health_fields(facts, verdict))
@@ -115,33 +105,10 @@ def states_text(facts: ClusterFacts) -> str:
     return f"bookies: {', '.join(named) or 'none'}"
 
 
-async def gather(
-    settings: Settings, client: Client, lost_after: float, ensemble: int = ENSEMBLE
-) -> ClusterFacts:
+async def gather(client: Client, lost_after: float, ensemble: int = ENSEMBLE) -> ClusterFacts:
     """Return the facts of a cluster; every registered bookie is asked."""
-    async with opened(settings) as store:
-        bookies, adopted, servers, (summary, switch, damaged) = await asyncio.gather(
-            gather_facts(store, client.bookie_info),
-            _is_adopted(store),
-            zookeepers(client.store_uri),
-            _healing(store),
-        )
-    answering = [(name, status is not None) for name, status in servers]
-    return ClusterFacts(
-        *(bookies, round(time.time() * 1000), lost_after, adopted, answering, ensemble),
-        *(summary, switch, damaged),
-    )
-
-
-async def _healing(store: MetadataStore) -> tuple[Summary | None, Switch, list[str]]:
-    """Return the auditor's findings and its switch, and the reason if the latter is damaged."""
-    summary: Summary | None = None
-    with suppress(CorruptRecordError):  # the auditor writes it anew
-        summary = await read_summary(store)
-    try:
-        return summary, await read_switch(store), []
-    except CorruptRecordError as error:
-        return summary, Switch(), [str(error)]
+    now_ms = round(time.time() * 1000)
+    return await gather_cluster(client, now_ms, lost_seconds=lost_after, ensemble=ensemble)
 
 
 def healing_text(facts: ClusterFacts) -> str:
@@ -167,26 +134,10 @@ def healing_fields(facts: ClusterFacts) -> Value:
     return {"state": str(summary.state), "age_seconds": age, "open": summary.open, "counts": counts}
 
 
-async def _is_adopted(store: MetadataStore) -> bool:
-    try:
-        return (await read_cluster(store)).adopted
-    except NoSuchNodeError:  # a store of ledgers alone
-        return True
-
-
-async def zookeepers(store: str) -> list[tuple[str, ServerStatus | None]]:
-    """Ask every ZooKeeper server in a store's URI for its state."""
-    if not store.startswith("zk://"):
-        return []
-    hosts = parse_uri(store).addresses
-    found = await asyncio.gather(*(asyncio.to_thread(probe, *host) for host in hosts))
-    return [(f"{name}:{port}", each) for (name, port), each in zip(hosts, found, strict=True)]
-
-
 async def list_all(settings: Settings, lost_after: float) -> None:
     """Print every bookie that the cluster knows."""
     async with settings.connect() as client:
-        facts = await gather(settings, client, lost_after)
+        facts = await gather(client, lost_after)
     if settings.json:
         for each in facts.bookies:
             print_json(_bookie_fields(facts, each))

@@ -33,7 +33,7 @@ async def _roll_check(settings: Settings) -> None:
     found: list[Thin] = []
     compared = 0
     async with settings.connect() as client:
-        up = serving(await gather(settings, client, LOST_SECONDS))
+        up = serving(await gather(client, LOST_SECONDS))
         with progress_of("Comparing ledgers") as on_progress:
             async for inventory in inventories(client, on_progress):
                 compared += 1

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from quire.aio.timing import time_limit
+from quire.bookie import BookieInfo
 from quire.entry import BookieId, LedgerId
 from quire.errors import BookieUnavailableError
 from quire.testing.bookie import MemoryBookie
@@ -48,6 +49,11 @@ class SwitchedBookie(MemoryBookie):
 
     async def close(self) -> None:
         """A client has closed its link; the bookie serves the others."""
+
+    async def info(self) -> BookieInfo:
+        """See `Bookie.info`."""
+        await self._pass("info", -1)
+        return await super().info()
 
     async def _pass(self, method: str, ledger: LedgerId) -> None:
         try:

@@ -101,6 +101,7 @@ UNREACHED: Final = {
     "storage/serving/vitals.py": "storage/serving/test_metrics.py",
     "places.py": "gateway/test_app.py",
     "storage/server.py": "storage/test_server.py",
+    "view": "view",
     "wire/exposure.py": "wire/test_exposure.py",
     "storage/serving/grpc_service.py": "wire",
     "storage/identity/spread_disk.py": "storage/identity/test_spread_disk.py",

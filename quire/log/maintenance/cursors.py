@@ -363,6 +363,23 @@ class LogCursors:
 
         return await self._edit(cursor_path(self.log, name), edit)
 
+    async def _lags(self, end: int) -> Sequence[tuple[CursorInfo, int]]:
+        """Return the log's cursors, sorted by name, each with its records before an end of the log
+        that was just read.
+        """
+        seen, _ = await self._record.read()
+        found: list[tuple[CursorInfo, int]] = []
+        for state in await self._of_log(seen.log_id):
+            offset = await look(
+                partial(self._describe, seen.log_id), partial(self._offset, state.position)
+            )
+            found.append((state.info, max(0, end - offset)))
+        return found
+
+    async def _offset(self, position: Position, manifest: LogManifest) -> int:
+        start = max(position, manifest.first_position)
+        return await offset_of(manifest, start, self._open_segment)
+
     async def _lag_of(self, state: CursorRecord) -> int:
         """See `Cursor.lag`."""
         return await look(
@@ -370,8 +387,7 @@ class LogCursors:
         )
 
     async def _lag(self, manifest: LogManifest, state: CursorRecord) -> int:
-        start = max(state.position, manifest.first_position)
-        offset = await offset_of(manifest, start, self._open_segment)
+        offset = await self._offset(state.position, manifest)
         tail = await find_tail(manifest, self._open_segment)
         return max(0, tail.offset - offset)
 

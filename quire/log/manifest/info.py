@@ -92,7 +92,7 @@ def info_of(manifest: LogManifest) -> LogInfo:
         manifest.first_position,
         manifest.first_offset,
         manifest.end_offset,
-        tuple(map(_segment, manifest.segments)),
+        tuple(map(info_of_segment, manifest.segments)),
         dict(manifest.settings),
         manifest_bytes(manifest),
         warning(manifest),
@@ -106,7 +106,8 @@ def _pending(manifest: LogManifest) -> int:
     return paged + len(manifest.doomed) + len(manifest.doomed_files)
 
 
-def _segment(segment: Segment) -> SegmentInfo:
+def info_of_segment(segment: Segment) -> SegmentInfo:
+    """Return what a row of a manifest says."""
     return SegmentInfo(
         segment.number,
         segment.ledger,
