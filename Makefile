@@ -22,7 +22,7 @@ S2_COMMIT := 36ce9bd
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations soak judges s2 netns drills bench proto format clean spec tlc docs spark
+	ablations mutations soak judges s2 netns drills bench proto format clean spec tlc docs spark metrics
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -97,6 +97,9 @@ docs: $(VENV)/test.stamp $(VENV)/docs.stamp ## build the site into build/site; a
 lock: $(VENV)/test.stamp $(VENV)/lint.stamp ## renew requirements-dev.lock from what is installed
 	@{ echo "# Every package of the development environment, as \`make lock\` found it."; \
 	  $(BIN)/python -m pip --disable-pip-version-check freeze --exclude-editable; } > requirements-dev.lock
+
+metrics: $(VENV)/test.stamp ## renew the tables of docs/metrics.md from quire/metrics/table.py
+	@$(BIN)/python -m tests.support.metrics_page
 
 changelog: $(VENV)/dev.stamp ## write the fragments of changes/ into CHANGELOG.md for VERSION=x.y.z
 	@$(BIN)/towncrier build --yes --version $(VERSION)

@@ -138,7 +138,12 @@ class Client(LogClient):
         Guarantees: docs/protocol.md, "Election".
         """
         who = candidate or f"{socket.gethostname()}:{os.getpid()}"
-        election = Election(self._store, name, who, rng=self._rng, session_timeout=session_timeout)
+        election = Election(
+            *(self._store, name, who),
+            rng=self._rng,
+            session_timeout=session_timeout,
+            meter=self._handles.meter,
+        )
         return self._handles.remember(election, Stage.ELECTION)
 
     def service(

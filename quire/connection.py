@@ -18,6 +18,7 @@ from typing import Final
 
 from quire.client import Client
 from quire.event_log import observing
+from quire.extras import needed_for
 from quire.leaving import LEAVE_SECONDS, OpenHandles
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.links import link_bookie
@@ -29,7 +30,10 @@ from quire.log.directory import LogDirectory
 from quire.log.manifest.options import LogOptions
 from quire.metastore import open_store
 from quire.metastore.members import registered
+from quire.metastore.metered import metered
 from quire.metastore.place import resolve_store
+from quire.metrics.meter import SILENT_METER, ClientMeter
+from quire.metrics.registry import CollectorRegistry
 from quire.opening import Opening
 from quire.service.snapshots import Snapshots
 from quire.steady import machine_clock
@@ -44,6 +48,7 @@ def connect(
     options: LedgerOptions | None = None,
     timeout: float = CONNECT_SECONDS,
     leave_timeout: float = LEAVE_SECONDS,
+    metrics: CollectorRegistry | None = None,
 ) -> Opening[Client]:
     """Connect to a cluster: `async with quire.connect(store) as client:`.
 
@@ -63,6 +68,8 @@ def connect(
         options: limits of the ledgers that this client writes and reads; None for the defaults.
         timeout: seconds to wait for a connection to the metadata store.
         leave_timeout: seconds to close the open handles in, on leaving the block.
+        metrics: a `prometheus_client.CollectorRegistry` that gets this client's figures
+            (docs/metrics.md); None for no figures. Several clients may share a registry.
 
     Returns:
         The connection that is about to be made: enter it by `async with`, or `await` it. Either
@@ -70,6 +77,7 @@ def connect(
 
     Raises:
         ConfigurationError: the store does not exist, or cannot exist.
+        MissingExtraError: `metrics` is given without `pip install 'quire[metrics]'`.
         StoreUnavailableError: the store did not answer within `timeout` seconds, with the reason.
         OutcomeUnknownError: on leaving, records that were submitted could not be confirmed.
             `LeavingTimeoutError`: writers were abandoned at the deadline.
@@ -83,19 +91,31 @@ def connect(
         sees it. After an abandoned writer, every acknowledged record is safe, and a plain read may
         miss the last ones until the log is opened again (docs/decisions/0023-leaving-connect.md).
     """
-    return Opening(_connected(store, options or LedgerOptions(), timeout, leave_timeout))
+    limits = options or LedgerOptions()
+    return Opening(_connected(store, limits, timeout, leave_timeout, metrics))
+
+
+def _shown(registry: CollectorRegistry) -> contextlib.AbstractContextManager[ClientMeter]:
+    with needed_for("connect(metrics=…)", "metrics"):
+        from quire.metrics.client import shown_in
+    return shown_in(registry)
 
 
 @contextlib.asynccontextmanager
 async def _connected(
-    store: str, limits: LedgerOptions, timeout: float, leave_timeout: float
+    store: str,
+    limits: LedgerOptions,
+    timeout: float,
+    leave_timeout: float,
+    metrics: CollectorRegistry | None,
 ) -> AsyncIterator[Client]:
     uri = resolve_store(store)
     limits = replace(limits, labels=limits.labels.at_host(socket.gethostname()))
     rng = random.Random()
-    handles = OpenHandles(leave_timeout)
-    opened = await open_store(uri, timeout=timeout)
     async with contextlib.AsyncExitStack() as stack:
+        meter = SILENT_METER if metrics is None else stack.enter_context(_shown(metrics))
+        handles = OpenHandles(leave_timeout, meter)
+        opened = metered(await open_store(uri, timeout=timeout), meter)
         stack.push_async_callback(handles.release, "the metadata store", opened.close)
         observer = stack.enter_context(observing("client", str(os.getpid())))
         metadata_store = observed(opened, observer)
@@ -112,6 +132,7 @@ async def _connected(
             clock=time.time,
             options=limits,
             observer=observer,
+            meter=meter,
         )
         logs = LogDirectory(
             metadata_store,
@@ -120,6 +141,7 @@ async def _connected(
             clock=time.time,
             steady=machine_clock(rng),
             attachments=lambda name: [Snapshots(metadata_store, catalog, name, LogOptions())],
+            meter=meter,
         )
         where = f"{socket.gethostname()}, process {os.getpid()}"
         await stack.enter_async_context(

@@ -4,10 +4,11 @@ A client that appends and reads needs none of them. The parts import them when t
 within `needed_for`, so that a missing package is an error with its remedy.
 
     cli        click, rich, tomlkit         the `quire` command
-    server     the above, and prometheus-client, uvloop: what a bookie's process runs with
+    metrics    prometheus-client            figures of clients: connect(metrics=…)
+    server     both above, and uvloop: what a bookie's process runs with
     zookeeper  kazoo                        stores at zk://
-    gateway    click, rich, kazoo and starlette, uvicorn: logs over HTTP
-    all        these four
+    gateway    cli, metrics, zookeeper, and starlette, uvicorn: logs over HTTP
+    all        these five
     arrow      pyarrow                      scan_log
     cold       pyarrow                      segments in files
     sasl       pure-sasl                    auth=sasl of zk://

@@ -33,6 +33,7 @@ from quire.errors import (
     QuireError,
     RetryError,
 )
+from quire.metrics.meter import SILENT_METER, ClientMeter
 
 LEAVE_SECONDS: Final = 90.0
 """Default deadline of leaving: as long as `append_timeout` and `open_timeout` together."""
@@ -85,8 +86,11 @@ HandleT = TypeVar("HandleT", bound=Leavable)
 class OpenHandles:
     """The handles that a client has given out and that are still in use."""
 
-    def __init__(self, timeout: float = LEAVE_SECONDS) -> None:
-        """`timeout` is how many seconds leaving may take. Raises `ConfigurationError`."""
+    def __init__(self, timeout: float = LEAVE_SECONDS, meter: ClientMeter = SILENT_METER) -> None:
+        """`timeout` is how many seconds leaving may take; `meter` looks at the handles. Raises
+        `ConfigurationError`.
+        """
+        self.meter = meter
         if not timeout > 0:
             raise ConfigurationError(f"leave_timeout must be positive, not {timeout}")
         self._timeout = timeout
@@ -103,6 +107,7 @@ class OpenHandles:
     def remember(self, handle: HandleT, stage: Stage) -> HandleT:
         """Return a handle that is closed or abandoned with the client."""
         self._opened += 1
+        self.meter.watch(handle)
         if stage in self._others:
             self._others[stage][self._opened] = handle
             return handle

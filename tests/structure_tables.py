@@ -21,6 +21,10 @@ VALUES = (
     "quire.extras",
     "quire.units",
     "quire.labels",
+    "quire.metrics.figures",
+    "quire.metrics.meter",
+    "quire.metrics.registry",
+    "quire.metrics.table",
 )
 """Ports and values at the bottom: everybody may import them."""
 
@@ -30,6 +34,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.extras": ("quire.errors",),
     "quire.units": ("quire.errors",),
     "quire.labels": ("quire.errors",),
+    "quire.metrics": ("quire.metrics", "quire.version"),
     "quire.aio": ("quire.aio", "quire.errors"),
     "quire.steady": (),
     "quire.directory_lock": ("quire.errors",),
@@ -43,6 +48,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.metastore": (*VALUES, "quire.metastore"),
     "quire.wire": (*VALUES, "quire.wire"),
     "quire.storage": (*VALUES, "quire.storage"),
+    "quire.storage.serving.metrics": (*VALUES, "quire.storage", "quire.metrics"),
     "quire.storage.server": (
         *VALUES,
         "quire.storage",
@@ -90,7 +96,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.metastore",
     ),
     "quire.opening": ("quire.errors", "quire.log"),
-    "quire.leaving": ("quire.errors",),
+    "quire.leaving": ("quire.errors", "quire.metrics.meter"),
     "quire.columns": (*VALUES, "quire.log"),
     "quire.scan": (*VALUES, "quire.log", "quire.columns"),
     "quire.leading": ("quire.errors", "quire.log", "quire.election"),
@@ -145,6 +151,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.ledgers": (*VALUES, "quire.ledger"),
     "quire.connection": (
         *VALUES,
+        "quire.metrics.client",
         "quire.client",
         "quire.leaving",
         "quire.opening",
@@ -175,6 +182,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.gateway": (
         *VALUES,
         "quire.gateway",
+        "quire.metrics",
         "quire.places",
         "quire.client",
         "quire.inspect",
@@ -309,7 +317,13 @@ DOORS: dict[str, tuple[str, ...]] = {
     "zstandard": ("quire.log.records.batch",),
     "cryptography": ("quire.log.records.keyring", "quire.log.records.encryption"),
     "lz4": ("quire.log.records.batch",),
-    "prometheus_client": ("quire.storage.serving.metrics",),
+    "prometheus_client": (
+        "quire.storage.serving.metrics",
+        "quire.metrics.families",
+        "quire.metrics.registry",
+        "quire.metrics.client",
+        "quire.gateway",
+    ),
 }
 """Who may import a library. Libraries not named here need no door."""
 

@@ -59,6 +59,7 @@ from quire.metastore.layout import (
     name_of,
 )
 from quire.metastore.store import MetadataStore, Session
+from quire.metrics.meter import SILENT_METER, ClientMeter, ElectionFigures
 
 SESSION_SECONDS_MIN: Final = 0.1
 SESSION_SECONDS_MAX: Final = 2_000_000.0
@@ -172,6 +173,7 @@ class Election:
         *,
         rng: random.Random,
         session_timeout: float = 6.0,
+        meter: ClientMeter = SILENT_METER,
     ) -> None:
         """Nothing is done before the first call.
 
@@ -194,6 +196,8 @@ class Election:
         self._home = Home(made_anywhere=True)
         self._terms: dict[Leadership, Session] = {}
         """The leaderships that last, each with the session that carries it."""
+        self._meter = meter
+        self._stands = 0
         self._is_closed = False
         self._epoch_path = election_epoch_path(name)
         self._queue_path = election_candidates_path(name)
@@ -225,16 +229,26 @@ class Election:
             restored in between (docs/protocol.md, "Election").
         """
         self._home.check(self)
-        session, term = await self._campaign()
+        self._stands += 1
+        try:
+            session, term = await self._campaign()
+        except BaseException:
+            self._stands -= 1
+            raise
         if self._is_closed:
+            self._stands -= 1
             await _close(session)
             raise HandleClosedError(self._title)
         leadership = Leadership(self.name, term, session, self._name_heir)
         self._terms[leadership] = session
+        self._meter.elected(self.name)
         guard = asyncio.create_task(self._guard(session, leadership), name=f"guard of {self.name}")
         try:
             yield leadership
         finally:
+            if leadership.is_lost and not self._is_closed:
+                self._meter.lost(self.name)
+            self._stands -= 1
             leadership._end()
             guard.cancel()
             del self._terms[leadership]
@@ -242,6 +256,11 @@ class Election:
             await stop(guard)
 
     # How it ends with the client (quire/leaving.py).
+
+    def _figures(self) -> ElectionFigures | None:
+        """Return the figures that a meter shows; None for an election that is only watched."""
+        leads = any(not each.is_lost for each in self._terms)
+        return ElectionFigures(self.name, leads) if self._stands else None
 
     @property
     def _title(self) -> str:

@@ -29,6 +29,7 @@ from quire.gateway.bodies import (
     record_fields,
 )
 from quire.gateway.limits import Admission, GatewayLimits
+from quire.gateway.metered import GatewayMeter
 from quire.gateway.owners import Owners
 from quire.gateway.reads import read_page, stream_events
 from quire.inspect import LogInfo
@@ -39,10 +40,13 @@ from quire.units import parse_seconds
 from quire.version import __version__
 
 with needed_for("quire gateway", "gateway"):
+    from prometheus_client import CollectorRegistry
     from starlette.applications import Starlette
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import JSONResponse, Response, StreamingResponse
     from starlette.routing import Route
+
+    from quire.gateway.metrics import figures_of
 
 Handler: TypeAlias = Callable[["Gateway", Request], Awaitable[Response]]
 
@@ -72,15 +76,27 @@ class Gateway:
     """One gateway's application, without its server."""
 
     def __init__(
-        self, client: Client, owners: Owners, limits: GatewayLimits, tokens: tuple[str, ...] = ()
+        self,
+        client: Client,
+        owners: Owners,
+        limits: GatewayLimits,
+        tokens: tuple[str, ...] = (),
+        registry: CollectorRegistry | None = None,
     ) -> None:
-        """Requests need one of the `tokens`, if there is any."""
+        """Requests need one of the `tokens`, if there is any. `registry` has the figures of the
+        client, and gets the gateway's.
+        """
         self.client = client
         self.owners = owners
         self.limits = limits
         self.is_ending = False
         self._tokens = tokens
         self._admission = Admission(limits)
+        self._meter = GatewayMeter()
+        self.figures = figures_of(
+            self._meter, self._admission, owners, registry or CollectorRegistry()
+        )
+        """Returns the figures of the process, and the media type of that text."""
         self.app = Starlette(
             routes=[
                 Route(call.path, partial(self._answer, call), methods=[call.method])
@@ -90,6 +106,12 @@ class Gateway:
         )
 
     async def _answer(self, call: HttpCall, request: Request) -> Response:
+        with self._meter.timed(call.handler.__name__) as status:
+            response = await self._respond(call, request)
+            status.append(response.status_code)
+        return response
+
+    async def _respond(self, call: HttpCall, request: Request) -> Response:
         try:
             if not call.is_open:
                 refusal = self._refusal(request)
@@ -284,6 +306,12 @@ async def ready(gateway: Gateway, request: Request) -> Response:
     return JSONResponse({"status": "ready", "writes": gateway.owners.written()})
 
 
+async def show_metrics(gateway: Gateway, request: Request) -> Response:
+    """Return the gateway's and its client's figures, in the text format of Prometheus."""
+    body, kind = gateway.figures()
+    return Response(body, media_type=kind)
+
+
 async def describe(gateway: Gateway, request: Request) -> Response:
     """Return the OpenAPI document of these calls."""
     return JSONResponse(openapi())
@@ -317,6 +345,7 @@ CALLS: Final[tuple[HttpCall, ...]] = (
     HttpCall("GET", "/v1/openapi.json", describe, "Describe these calls", {}, is_open=True),
     HttpCall("GET", "/livez", alive, "Whether the process is alive", {}, is_open=True),
     HttpCall("GET", "/readyz", ready, "Whether the gateway is ready", {}, is_open=True),
+    HttpCall("GET", "/metrics", show_metrics, "Figures for Prometheus", {}),
 )
 
 

@@ -48,6 +48,7 @@ class Owners:
     ) -> None:
         """`address` is the URL that other gateways send clients to."""
         self._client = client
+        self.address = address
         self._candidate = PREFIX + address
         self._limits = limits
         self._options = options

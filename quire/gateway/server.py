@@ -26,6 +26,7 @@ from quire.wire.transport import advertised, cannot_listen, split_address
 
 with needed_for("quire gateway", "gateway"):
     import uvicorn
+    from prometheus_client import CollectorRegistry
 
 _log = logging.getLogger(__name__)
 
@@ -68,9 +69,10 @@ async def serve_gateway(
     try:
         host, _ = split_address(listen)
         at = advertise or f"http://{host}:{listening.getsockname()[1]}"
-        async with connect(store) as client:
+        registry = CollectorRegistry()
+        async with connect(store, metrics=registry) as client:
             owners = Owners(client, at, limits, options)
-            gateway = Gateway(client, owners, limits, tokens)
+            gateway = Gateway(client, owners, limits, tokens, registry)
             config = uvicorn.Config(
                 gateway.app,
                 log_config=None,

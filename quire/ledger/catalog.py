@@ -37,6 +37,7 @@ from quire.ledger.recovery import LedgerRecovery
 from quire.ledger.roster import BookieRoster
 from quire.ledger.writer import LedgerWriter
 from quire.metastore.changes import Change
+from quire.metrics.meter import SILENT_METER, ClientMeter
 from quire.observer import SILENT, Observer
 
 ATTEMPTS_MAX: Final = 16
@@ -62,8 +63,10 @@ class LedgerCatalog:
         clock: Callable[[], float],
         options: LedgerOptions | None = None,
         observer: Observer = SILENT,
+        meter: ClientMeter = SILENT_METER,
     ) -> None:
         self._records = records
+        self._meter = meter
         self._observer = observer
         self._roster = roster
         self._rng = rng
@@ -123,7 +126,7 @@ class LedgerCatalog:
             )
             created = await self._create(metadata, along(sealer.ledger) if along else ())
             if created is not None:
-                return LedgerWriter(
+                writer = LedgerWriter(
                     self._records,
                     self._roster,
                     sealer,
@@ -133,7 +136,10 @@ class LedgerCatalog:
                     self._rng,
                     deferred_sync=deferred_sync,
                     observer=self._observer,
+                    meter=self._meter,
                 )
+                self._meter.watch(writer)
+                return writer
         raise StoreUnavailableError(self._records.uri, "every ledger id drawn was taken")
 
     async def open(self, ledger: LedgerId, *, password: bytes = b"") -> LedgerReader:
@@ -148,6 +154,7 @@ class LedgerCatalog:
             recovery = LedgerRecovery(
                 *(self._records, self._roster, sealer, self._options, self._rng),
                 observer=self._observer,
+                meter=self._meter,
             )
             found = await recovery.run()
         return self._reader(sealer, found)
@@ -307,4 +314,6 @@ class LedgerCatalog:
         return sealer, found
 
     def _reader(self, sealer: Sealer, found: VersionedMetadata) -> LedgerReader:
-        return LedgerReader(self._records, self._roster, sealer, found, self._options)
+        return LedgerReader(
+            *(self._records, self._roster, sealer, found, self._options), meter=self._meter
+        )

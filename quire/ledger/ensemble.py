@@ -215,6 +215,7 @@ class Ensemble:
             _log.error("ledger %d, bookie %s", self.ledger, sender.bookie, exc_info=error)
         now = asyncio.get_running_loop().time()
         sender.is_read_only = isinstance(error, ReadOnlyBookieError)
+        sender.failure = type(error).__name__
         pause = BACKOFF.seconds(sender.failures)
         level = logging.DEBUG if sender.failures else logging.WARNING
         _log.log(level, "ledger %d, position %d is down: %s", self.ledger, sender.position, error)
@@ -225,8 +226,11 @@ class Ensemble:
         self._release()
         self._failed()
 
-    def install(self, fragment: Fragment) -> None:
-        """Send positions that metadata now gives to other bookies to these, from LAC + 1 on."""
+    def install(self, fragment: Fragment) -> list[str]:
+        """Send positions that metadata now gives to other bookies to these, from LAC + 1 on.
+
+        Returns why each of the bookies before failed: the name of its error.
+        """
         changed = [
             sender for sender in self.senders if fragment.bookies[sender.position] != sender.bookie
         ]
@@ -243,6 +247,7 @@ class Ensemble:
                 self._context, sender.position, bookie, fragment.first
             )
         self._moved.set()
+        return [sender.failure for sender in changed]
 
     def revive(self, now: float) -> None:
         """Probe the senders with an ended pause."""

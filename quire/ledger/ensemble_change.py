@@ -30,6 +30,7 @@ from quire.ledger.metadata import Fragment
 from quire.ledger.placement import replace
 from quire.ledger.replica_sender import SenderState
 from quire.ledger.roster import Bookies, seated
+from quire.metrics.meter import SILENT_METER, ClientMeter
 from quire.observer import SILENT, Observer
 
 
@@ -47,10 +48,13 @@ class EnsembleChange:
         changed: Callable[[], None],
         ended: Callable[[Exception], None],
         observer: Observer = SILENT,
+        meter: ClientMeter = SILENT_METER,
     ) -> None:
         """`changed` is called after each attempt, `ended` when this writer's time is over;
-        `observer` is told when LAC stands still, and when it may move again.
+        `observer` is told when LAC stands still, and when it may move again; `meter` is told why a
+        bookie was replaced.
         """
+        self._meter = meter
         self._observer = observer
         self._ensemble = ensemble
         self._record = record
@@ -93,7 +97,8 @@ class EnsembleChange:
             while self._ensemble.ailing and not self._ensemble.can_wait:
                 fragment = self._draw()
                 await self._record.begin_fragment(fragment)
-                self._ensemble.install(fragment)
+                for reason in self._ensemble.install(fragment):
+                    self._meter.replaced(reason)
         except (NotEnoughBookiesError, StoreUnavailableError) as error:
             self.obstacle = error
         if self._ensemble.window.is_frozen:

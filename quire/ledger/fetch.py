@@ -32,6 +32,7 @@ from quire.ledger.quorum_call import QuorumCall, within
 from quire.ledger.read_plan import Nearness, cover, fallbacks
 from quire.ledger.roster import Bookies
 from quire.ledger.verify import unseal_run
+from quire.metrics.meter import SILENT_METER, ClientMeter, timed
 
 SUSPECT_SECONDS: Final = 5.0
 """How long a bookie that failed or was overtaken is asked last."""
@@ -40,7 +41,14 @@ SUSPECT_SECONDS: Final = 5.0
 class EntryFetcher:
     """Fetches entries of one ledger and remembers which bookies to avoid."""
 
-    def __init__(self, bookies: Bookies, sealer: Sealer, options: LedgerOptions) -> None:
+    def __init__(
+        self,
+        bookies: Bookies,
+        sealer: Sealer,
+        options: LedgerOptions,
+        meter: ClientMeter = SILENT_METER,
+    ) -> None:
+        self.meter = meter
         self.bookies = bookies
         self.sealer = sealer
         self.options = options
@@ -67,7 +75,8 @@ class EntryFetcher:
         `LedgerRetiredError` when no copy was found, and a bookie dropped the ledger as deleted.
         """
         job = _Fetch(self, replication, ensemble, first, last, turn, bytes_max)
-        return await job.run()
+        with timed(self.meter.fetched):
+            return await job.run()
 
     def nearness(self, ensemble: Sequence[BookieId]) -> Nearness:
         """Return how far the bookies of an ensemble are."""
@@ -114,6 +123,8 @@ class _Fetch:
         self._bytes_max = bytes_max
         self._found: dict[EntryId, Entry] = {}
         self._asked: list[int] = []
+        self._hedges: list[int] = []
+        """Positions that were asked because the ones before were slow."""
         self._denials = 0
         self._damaged = 0
         """Bookies of the write set of `first` that answered with a copy that is not sound."""
@@ -134,8 +145,11 @@ class _Fetch:
                     self._take(*answer)
                 elif self._first in self._found:
                     break
-                else:
-                    self._ask_another(asking)
+                elif self._ask_another(asking):
+                    self._hedges.append(self._asked[-1])
+            if self._hedges:
+                slow = all(map(asking.is_asked, self._hedges))
+                self._fetcher.meter.hedged(won=not slow)
             self._suspect_the_slow(asking)
         return self._prefix()
 

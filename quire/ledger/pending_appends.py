@@ -20,8 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from quire.entry import EntryId
+from quire.entry import NO_ENTRY, EntryId
 from quire.errors import QuireError
+from quire.metrics.meter import SILENT_METER, ClientMeter
 
 Push = Callable[[bytes], EntryId | None]
 """Push a payload and return its entry; None when there is not enough space."""
@@ -60,9 +61,11 @@ class _Awaited(NamedTuple):
 class PendingAppends:
     """The appends that wait, and what each waits for."""
 
-    __slots__ = ("_awaited", "_waiting")
+    __slots__ = ("_answered", "_awaited", "_meter", "_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, meter: ClientMeter = SILENT_METER) -> None:
+        self._meter = meter
+        self._answered = NO_ENTRY
         self._waiting: deque[Request] = deque()
         self._awaited: deque[_Awaited] = deque()
 
@@ -121,11 +124,15 @@ class PendingAppends:
 
     def resolve(self, lac: EntryId) -> None:
         """Answer the confirmed appends."""
-        awaited = self._awaited
+        awaited, oldest = self._awaited, self.oldest
         while awaited and awaited[0].last <= lac:
             _, answer, result, _ = awaited.popleft()
             if not answer.done():
                 answer.set_result(result)
+        if lac > self._answered:
+            now = asyncio.get_running_loop().time()
+            self._meter.appended(lac - self._answered, now - (now if oldest is None else oldest))
+            self._answered = lac
 
     def expire(
         self,
@@ -142,12 +149,15 @@ class PendingAppends:
         """
         while self._awaited and self._awaited[0].started + timeout <= now:
             last, answer, _, _ = self._awaited.popleft()
+            self._meter.failed_append("unknown")
             _fail(answer, unknown(last))
         while self._waiting and self._waiting[0].started + timeout <= now:
             request = self._waiting.popleft()
             if request.pushed and request.first is not None:
+                self._meter.failed_append("unknown")
                 _fail(request.admitted or request.answer, unknown(request.first))
             else:
+                self._meter.failed_append("refused")
                 _fail(request.admitted or request.answer, refused())
 
 

@@ -39,6 +39,7 @@ from quire.ledger.records import LedgerRecords, VersionedMetadata
 from quire.ledger.roster import Bookies
 from quire.ledger.tail import follow
 from quire.ledger.versioned import judged_by_metadata
+from quire.metrics.meter import SILENT_METER, ClientMeter
 
 LAC_POLLS: Final = Backoff(first=0.005, last=0.1)
 """Pauses between two looks for the last entry. The first is half of the time that a writer takes to
@@ -62,10 +63,11 @@ class LedgerReader(Handle):
         sealer: Sealer,
         opened: VersionedMetadata,
         options: LedgerOptions,
+        meter: ClientMeter = SILENT_METER,
     ) -> None:
         self._known = KnownLedger(records, bookies, sealer, opened, options)
         self._options = options
-        self._fetcher = EntryFetcher(bookies, sealer, options)
+        self._fetcher = EntryFetcher(bookies, sealer, options, meter)
         self._home = Home()
         self._closed = asyncio.Event()
 

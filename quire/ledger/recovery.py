@@ -50,6 +50,7 @@ from quire.ledger.roster import Bookies
 from quire.ledger.verify import unseal_run
 from quire.ledger.versioned import change_metadata, judged_by_metadata
 from quire.ledger.write_back import WriteBack
+from quire.metrics.meter import SILENT_METER, ClientMeter, timed
 from quire.observer import SILENT, SILENT_RECOVERY, Observer, RecoveryObserver
 from quire.run import RUN_BYTES_MAX
 
@@ -77,8 +78,10 @@ class LedgerRecovery:
         options: LedgerOptions,
         rng: random.Random,
         observer: Observer = SILENT,
+        meter: ClientMeter = SILENT_METER,
     ) -> None:
         self._records = records
+        self._meter = meter
         self._observer = observer
         self._telling: RecoveryObserver = SILENT_RECOVERY
         self._bookies = bookies
@@ -101,8 +104,9 @@ class LedgerRecovery:
         ledger grew during recovery, `StoreWentBackError` when a bookie dropped the ledger as
         deleted and its record is there, and the store's errors.
         """
-        async with judged_by_metadata(self._records):
-            return await self._run()
+        with timed(self._meter.recovered):
+            async with judged_by_metadata(self._records):
+                return await self._run()
 
     async def _run(self) -> VersionedMetadata:
         begun = await change_metadata(self._records, self.ledger, _begin)

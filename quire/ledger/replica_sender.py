@@ -98,6 +98,7 @@ class ReplicaSender:
         "_syncing",
         "bookie",
         "cursor",
+        "failure",
         "failures",
         "is_read_only",
         "position",
@@ -116,6 +117,8 @@ class ReplicaSender:
         self.state = SenderState.UP
         self.failures = 0
         """Failures since the last ack."""
+        self.failure = ""
+        """The name of the last error."""
         self.is_read_only = False
         """Whether the last failure was that the bookie takes no new entries."""
         self.retry_at = 0.0

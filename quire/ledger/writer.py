@@ -53,6 +53,7 @@ from quire.ledger.records import LedgerRecords
 from quire.ledger.replicate_fragments import FragmentReplication
 from quire.ledger.roster import Bookies
 from quire.metastore.changes import Change
+from quire.metrics.meter import SILENT_METER, ClientMeter, WriterFigures
 from quire.observer import SILENT, Observer
 
 _log = logging.getLogger(__name__)
@@ -80,11 +81,12 @@ class LedgerWriter(Handle):
         *,
         deferred_sync: bool = False,
         observer: Observer = SILENT,
+        meter: ClientMeter = SILENT_METER,
     ) -> None:
         """Take up the ledger of a record just created, at its `version`. Needs a running loop.
 
         With `deferred_sync` appends are answered before they are durable: see `force`. `observer`
-        is told of confirmed entries and of changes of the ensemble.
+        is told of confirmed entries and of changes of the ensemble, `meter` of appends as well.
         """
         self._loop = asyncio.get_running_loop()
         self._home = Home()
@@ -94,13 +96,9 @@ class LedgerWriter(Handle):
         self._rng = rng
         self._record = LedgerRecord(records, metadata, version)
         self._tasks = Tasks()
-        self._appends = PendingAppends()
+        self._appends = PendingAppends(meter)
         self._ensemble = Ensemble(
-            metadata,
-            sealer.access_key,
-            roster,
-            options,
-            self._tasks,
+            *(metadata, sealer.access_key, roster, options, self._tasks),
             confirmed=self._confirmed,
             failed=lambda: self._change.start(),
             ended=self._ended,
@@ -112,14 +110,11 @@ class LedgerWriter(Handle):
         self._told = self._window.lac
         self._backlog = self._ensemble.backlog
         self._change = EnsembleChange(
-            self._ensemble,
-            self._record,
-            roster,
-            rng,
-            self._tasks,
+            *(self._ensemble, self._record, roster, rng, self._tasks),
             changed=self._ensemble_changed,
             ended=self._ended,
             observer=observer,
+            meter=meter,
         )
         self._failure: Exception | None = None
         self._closing = Closing(metadata.ledger, self._tasks)
@@ -166,6 +161,11 @@ class LedgerWriter(Handle):
     def length(self) -> int:
         """Payload bytes of the confirmed entries."""
         return self._backlog.length_of(self._window.lac)
+
+    def _figures(self) -> WriterFigures | None:
+        """Return the figures that a meter shows."""
+        down = len(self._ensemble.ailing)
+        return None if self.has_ended else WriterFigures(len(self._window.pending), down)
 
     async def append(self, payload: bytes) -> EntryId:
         """Append one entry and return its id once it is confirmed.

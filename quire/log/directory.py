@@ -43,6 +43,7 @@ from quire.log.segment_store.port import SegmentStore
 from quire.metastore.cluster import Level
 from quire.metastore.layout import LOGS
 from quire.metastore.store import MetadataStore
+from quire.metrics.meter import SILENT_METER, ClientMeter, timed
 from quire.steady import SteadyClock, own_clock
 
 
@@ -74,9 +75,10 @@ class LogDirectory:
         steady: SteadyClock | None = None,
         attachments: Callable[[str], Sequence[Attachment]] = lambda name: (),
         segments: SegmentStore | None = None,
+        meter: ClientMeter = SILENT_METER,
     ) -> None:
+        self._meter, self._store = meter, store
         self._attachments = attachments
-        self._store = store
         self._catalog = catalog
         self._segments: SegmentStore = segments or LedgerSegments(catalog)
         self._rng = rng
@@ -132,24 +134,21 @@ class LogDirectory:
         opener = self._opener(name, options.password, options.keyring)
         restoration = Restoration(partial(self.find, name), opener)
         take_over = TakeOver(
-            record,
-            self._segments,
-            options,
+            *(record, self._segments, options),
             rng=self._rng,
             clock=self._clock,
             rehearse=restoration.advance,
             is_leader=is_leader,
         )
-        tenure = await take_over.run()
+        with timed(self._meter.took_over):
+            tenure = await take_over.run()
         try:
             producers = await retry(restoration.finish, self._rng, timeout=options.open_timeout)
         except BaseException:
             tenure.writer.abandon()
             raise
         log = Log(
-            record,
-            self._segments,
-            options,
+            *(record, self._segments, options),
             rng=self._rng,
             clocks=self._clocks,
             tenure=tenure,
@@ -159,6 +158,7 @@ class LogDirectory:
             floor=floor,
         )
         log._start()
+        self._meter.watch(log)
         return log
 
     async def read(

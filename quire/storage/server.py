@@ -245,7 +245,7 @@ async def serve(
             _log.info("figures of the bookie in %s are at http://%s/metrics", directory, shown)
         with _naming_the_remedy(directory):
             disk = await open_to_serve(directory)  # first: a second process waits for nothing
-            look_at_places = partial(places, disk)
+            look_at_places = vitals.look_at_places = partial(places, disk)
             if metrics is not None:
                 disk = MeteredDisk(disk, meter)
             seconds = (options or StorageOptions()).close_seconds

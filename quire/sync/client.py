@@ -27,6 +27,7 @@ from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, Position, Start
 from quire.metadata.check import Finding
 from quire.metadata.recordless import RecordlessLedgers
+from quire.metrics.registry import CollectorRegistry
 from quire.scan import Place, RecordBatchReader
 from quire.service import Application, ServiceOptions
 from quire.service.service import R
@@ -48,6 +49,7 @@ def connect(
     options: LedgerOptions | None = None,
     timeout: float = CONNECT_SECONDS,
     leave_timeout: float = LEAVE_SECONDS,
+    metrics: CollectorRegistry | None = None,
 ) -> Iterator[SyncClient]:
     """Connect to a cluster: `with quire.sync.connect(store) as client:`.
 
@@ -59,6 +61,7 @@ def connect(
         options: limits of the ledgers that this client writes and reads; None for the defaults.
         timeout: seconds to wait for a connection to the metadata store.
         leave_timeout: seconds to close the open handles in, on leaving the block.
+        metrics: a `prometheus_client.CollectorRegistry` that gets this client's figures.
 
     Yields:
         The client. Any thread may use it.
@@ -74,7 +77,11 @@ def connect(
     """
     portal = Portal.shared()
     held = asynchronous.connect(
-        store, options=options, timeout=timeout, leave_timeout=leave_timeout
+        store,
+        options=options,
+        timeout=timeout,
+        leave_timeout=leave_timeout,
+        metrics=metrics,
     )
     with portal.hold(held) as client:
         yield SyncClient(portal, client)

@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
 import quire
 from quire.gateway.app import CALLS, Gateway, openapi
 from quire.gateway.limits import GatewayLimits
 from quire.gateway.owners import Owners
+from quire.metrics.table import METRICS, Owner
 from quire.testing.cluster import MemoryCluster
 
 RECORDS = "/v1/logs/orders/records"
@@ -370,3 +372,28 @@ def test_the_openapi_document_has_every_call() -> None:
     for call in CALLS:
         described = paths[call.path][call.method.lower()]
         assert described["description"], call.path
+
+
+async def test_the_figures_of_a_gateway_are_in_the_table(cluster: MemoryCluster) -> None:
+    registry = CollectorRegistry()
+    async with quire.connect(cluster.store_uri, metrics=registry) as client:
+        limits = GatewayLimits()
+        owners = Owners(client, "http://one", limits)
+        served = Served(Gateway(client, owners, limits, registry=registry), "http://one")
+        await served.append("a")
+        answer = await served.http.get("/metrics")
+        shown = {each.name for each in registry.collect() if not each.name.startswith("process_")}
+        await owners.close()
+        await served.http.aclose()
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert 'quire_gateway_request_seconds_count{call="append",status="201"} 1.0' in answer.text
+    assert "quire_gateway_logs 1.0" in answer.text
+    assert 'quire_append_total{outcome="ok"}' in answer.text
+    assert shown == {each.family for each in METRICS if each.part in (Owner.GATEWAY, Owner.CLIENT)}
+
+
+async def test_figures_need_a_token_where_one_is_set(cluster: MemoryCluster) -> None:
+    async with serving(cluster, tokens=("secret",)) as one:
+        assert (await one.http.get("/metrics")).status_code == 401
+        allowed = {"Authorization": "Bearer secret"}
+        assert (await one.http.get("/metrics", headers=allowed)).status_code == 200

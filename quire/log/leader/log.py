@@ -53,6 +53,7 @@ from quire.log.reading.search import OpenSegment, find_record, look
 from quire.log.records.position import Appended, Position
 from quire.log.records.producers import Producers, ProducerSequence
 from quire.log.segment_store.port import SegmentStore
+from quire.metrics.meter import LogFigures
 
 _log = logging.getLogger(__name__)
 
@@ -159,6 +160,12 @@ class Log(Handle):
     def has_ended(self) -> bool:
         """Whether this handle no longer leads: deposed, failed, sealed, closed or abandoned."""
         return self._life.has_ended
+
+    def _figures(self) -> LogFigures | None:
+        """Return the figures that a meter shows."""
+        segments = self._chain.manifest.segment_count
+        figures = LogFigures(self.name, self.epoch, segments, self.next_offset)
+        return None if self.has_ended else figures
 
     @property
     def _title(self) -> str:

@@ -58,6 +58,7 @@ from quire.log.reading.start import Course, Threshold
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Position, Record
 from quire.log.segment_store.port import SegmentStore
+from quire.metrics.meter import ReaderFigures
 
 RETRY_SECONDS: Final = 10.0
 """A reader that does not follow retries metadata and bookies for this long."""
@@ -122,6 +123,8 @@ class LogReader(Handle):
         self._password = password
         self._rng = rng
         self._buffer: deque[Record] = deque()
+        self._delivered: tuple[int, float, float] | None = None
+        """The offset after the last record, the record's time in seconds, its age when it came."""
         self._segment: SegmentReader | None = None
         self._seen: LogManifest | None = None
         """The manifest that was read last."""
@@ -162,6 +165,19 @@ class LogReader(Handle):
         still writing, or of a leader that crashed. Reading with `recover` sees them.
         """
         return self._ended_open
+
+    def _figures(self) -> ReaderFigures | None:
+        """Return the figures that a meter shows.
+
+        While the program works on a record, the lag grows; while this reader waits for the next
+        one, it is the age that the last one had.
+        """
+        if self._closed or self._delivered is None:
+            return None
+        following, written, age = self._delivered
+        if self._buffer or not self._reading.locked():
+            age = max(age, self._clock() - written)
+        return ReaderFigures(self.name, following - len(self._buffer), age)
 
     def __aiter__(self) -> LogReader:
         return self
@@ -247,6 +263,8 @@ class LogReader(Handle):
         if found.batch is None:
             return None
         batch = course.take(found.batch, found.segment.ledger)
+        written = batch.batch.header.timestamp_ms / 1000
+        self._delivered = batch.next_offset, written, max(0.0, self._clock() - written)
         self._start = None
         return batch if len(batch) else None
 

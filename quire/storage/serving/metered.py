@@ -7,7 +7,6 @@ figures; how they are shown is metrics.py's.
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Awaitable, Sequence
 from functools import partial
@@ -16,33 +15,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, Stride
 from quire.entry import EntryId, LedgerId
+from quire.metrics.figures import Durations
+from quire.metrics.meter import OK
 from quire.storage.disk.port import Disk, DiskSpace, File
 from quire.storage.serving.refusals import Refusals
 
 T = TypeVar("T")
-
-BOUNDS: Final = (
-    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
-    *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
-)
-"""Upper bounds of the buckets in seconds: from a sync of a fast disk to a disk that hangs."""
-
-OK: Final = "ok"
-
-
-class Durations:
-    """A histogram: how many took at most so long, and all of them together."""
-
-    __slots__ = ("counts", "seconds")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS) + 1)
-        """By bucket, not added up; the last is for what took longer than every bound."""
-        self.seconds = 0.0
-
-    def add(self, seconds: float) -> None:
-        self.counts[bisect_left(BOUNDS, seconds)] += 1
-        self.seconds += seconds
 
 
 class Answered(NamedTuple):
@@ -70,6 +48,8 @@ class Meter:
         self.written_bytes: Counter[str] = Counter()
         """By place."""
         self.refusals = Refusals()
+        self.loop_lag = 0.0
+        """How many seconds later than asked for the loop ran a timer last."""
 
     def answered(self, request: str, start: float, size: int = 0, outcome: str = OK) -> None:
         """Count a request that began at `start` of `perf_counter`."""

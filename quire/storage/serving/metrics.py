@@ -6,8 +6,8 @@
 
 Any other path is 404. The server is the standard library's and runs in threads; it asks the
 bookie's loop, so that one answer is one moment's. A bookie that does not answer in time, or has a
-failed storage, says `quire_bookie_up 0` and nothing else. The names are listed in
-docs/operations.md ("Metrics").
+failed storage, says `quire_bookie_up 0` and nothing else. The names are
+listed in docs/metrics.md.
 """
 
 from __future__ import annotations
@@ -17,24 +17,21 @@ import json
 import socket
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from itertools import accumulate
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from quire.aio.tasks import Tasks
 from quire.bookie import BookieInfo
 from quire.errors import ConfigurationError, QuireError
-from quire.storage.serving.metered import BOUNDS, Durations, Meter
+from quire.metrics.families import Labels, histogram, information, single, value, values
+from quire.metrics.figures import Durations
+from quire.metrics.table import BY_NAME
+from quire.storage.serving.metered import Meter
 from quire.storage.serving.vitals import Vitals
 from quire.version import __version__
 
@@ -44,13 +41,11 @@ if TYPE_CHECKING:
 ANSWER_SECONDS: Final = 5.0
 """How long a bookie may take to say how it is."""
 
-MAY_FALL: Final = ("mending_ledgers_left", "standing_away", "standing_draining")
-"""Figures among a bookie's counters that are gauges: they go down as well."""
+LAG_SECONDS: Final = 0.5
+"""How often the lag of the loop is measured."""
 
 _OK: Final = "200 OK"
 _UNAVAILABLE: Final = "503 Service Unavailable"
-
-_BUCKETS: Final = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
 
 
 class BookieCollector(Collector):
@@ -83,81 +78,69 @@ class BookieCollector(Collector):
             _up(1),
             *_state(info),
             *_counted(info),
-            *_requests(self._meter),
-            _refused(self._meter),
-            *_disk(self._meter),
+            *_measured(self._meter),
+            *_directories(await self._vitals.places()),
         ]
 
 
-def _up(value: int) -> Metric:
-    return GaugeMetricFamily("quire_bookie_up", "Whether the bookie answers.", value)
+def _up(number: int) -> Metric:
+    return value("quire_bookie_up", number)
 
 
 def _state(info: BookieInfo) -> Iterator[Metric]:
     which = {"bookie": info.bookie, "version": __version__}
-    yield InfoMetricFamily("quire_bookie", "Which bookie this is.", which)
-    for name, value, meaning in (
-        ("writable", info.writable, "Whether it takes new entries."),
-        ("disk_free_bytes", info.disk_free_bytes, "Room on the disk that is fullest."),
-        ("disk_total_bytes", info.disk_total_bytes, "Size of that disk."),
-        ("ledgers", info.ledgers, "Ledgers of which it stores something."),
-        ("ledgers_in_limbo", info.in_limbo, "Ledgers of which it may have lost something."),
+    yield information("quire_bookie_info", which)
+    for name, number in (
+        ("writable", info.writable),
+        ("disk_free_bytes", info.disk_free_bytes),
+        ("disk_total_bytes", info.disk_total_bytes),
+        ("ledgers", info.ledgers),
+        ("ledgers_in_limbo", info.in_limbo),
     ):
-        if value is not None:
-            yield GaugeMetricFamily(f"quire_bookie_{name}", meaning, float(value))
+        if number is not None:
+            yield value(f"quire_bookie_{name}", float(number))
 
 
 def _counted(info: BookieInfo) -> Iterator[Metric]:
-    for name, value in info.counters.items():
-        meaning = "See docs/operations.md, Counters."
-        family = GaugeMetricFamily if name in MAY_FALL else CounterMetricFamily
-        yield family(f"quire_bookie_{name}", meaning, value)
+    for name, number in info.counters.items():
+        gauge = f"quire_bookie_{name}"
+        if gauge in BY_NAME:
+            yield value(gauge, number)
+        elif f"{gauge}_total" in BY_NAME:
+            yield value(f"{gauge}_total", number)
 
 
-def _requests(meter: Meter) -> Iterator[Metric]:
-    taken = HistogramMetricFamily(
-        "quire_bookie_request_seconds",
-        "From a request's arrival to its answer.",
-        labels=("request", "outcome"),
+def _measured(meter: Meter) -> Iterator[Metric]:
+    yield histogram(
+        "quire_bookie_request_seconds", {(*key,): each for key, each in meter.requests.items()}
     )
-    for (request, outcome), durations in meter.requests.items():
-        _fill(taken, (request, outcome), durations)
-    size = CounterMetricFamily(
-        "quire_bookie_request_bytes", "Runs that were stored or read.", labels=("request",)
-    )
-    for request, count in meter.request_bytes.items():
-        size.add_metric((request,), count)
-    yield from (taken, size)
+    yield values("quire_bookie_request_bytes_total", single(meter.request_bytes))
+    yield values("quire_bookie_refused_total", single(meter.refusals.counts))
+    written: dict[Labels, Durations] = {
+        (place, str(synced).lower()): durations
+        for (place, synced), durations in meter.writes.items()
+    }
+    yield histogram("quire_bookie_disk_write_seconds", written)
+    yield values("quire_bookie_disk_written_bytes_total", single(meter.written_bytes))
+    yield value("quire_bookie_loop_lag_seconds", meter.loop_lag)
 
 
-def _refused(meter: Meter) -> Metric:
-    found = CounterMetricFamily(
-        "quire_bookie_refused", "Peers that were refused or dropped.", labels=("reason",)
-    )
-    for reason, count in meter.refusals.counts.items():
-        found.add_metric((reason,), count)
-    return found
+def _directories(places: Iterable[tuple[str, str, int, int]]) -> Iterator[Metric]:
+    free: dict[Labels, float] = {}
+    total: dict[Labels, float] = {}
+    for path, holds, free_bytes, total_bytes in places:
+        free[path, holds], total[path, holds] = free_bytes, total_bytes
+    yield values("quire_bookie_directory_free_bytes", free)
+    yield values("quire_bookie_directory_total_bytes", total)
 
 
-def _disk(meter: Meter) -> Iterator[Metric]:
-    taken = HistogramMetricFamily(
-        "quire_bookie_disk_write_seconds",
-        "Writes, those with a sync in the same step apart, and syncs.",
-        labels=("place", "synced"),
-    )
-    for (place, synced), durations in meter.writes.items():
-        _fill(taken, (place, str(synced).lower()), durations)
-    size = CounterMetricFamily(
-        "quire_bookie_disk_written_bytes", "Bytes written, by directory.", labels=("place",)
-    )
-    for place, count in meter.written_bytes.items():
-        size.add_metric((place,), count)
-    yield from (taken, size)
-
-
-def _fill(family: HistogramMetricFamily, labels: tuple[str, str], durations: Durations) -> None:
-    buckets = list(zip(_BUCKETS, map(float, accumulate(durations.counts)), strict=True))
-    family.add_metric(labels, buckets, durations.seconds)
+async def _measure_lag(meter: Meter) -> None:
+    """Note how much later than asked for the loop runs a timer, again and again."""
+    now = asyncio.get_running_loop().time
+    while True:
+        due = now() + LAG_SECONDS
+        await asyncio.sleep(LAG_SECONDS)
+        meter.loop_lag = max(0.0, now() - due)
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -184,6 +167,7 @@ class _Quiet(WSGIRequestHandler):
 def _application(vitals: Vitals, meter: Meter, loop: asyncio.AbstractEventLoop) -> WSGIApplication:
     registry = CollectorRegistry()
     registry.register(BookieCollector(vitals, meter, loop))
+    ProcessCollector(registry=registry)
     figures: WSGIApplication = make_wsgi_app(registry)
 
     def answer(environment: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
@@ -243,10 +227,13 @@ async def serve_metrics(vitals: Vitals, meter: Meter, host: str, port: int) -> A
             f"cannot show metrics on {host}:{port}: {reason}; choose another port, or "
             "port 0 for any that is free"
         ) from error
+    measuring = Tasks()
+    measuring.start(_measure_lag(meter), "lag of the loop")
     serving = asyncio.create_task(asyncio.to_thread(server.serve_forever))
     try:
         yield f"{host}:{server.server_port}"
     finally:
+        await measuring.stop()
         await asyncio.to_thread(server.shutdown)
         await serving
         server.server_close()

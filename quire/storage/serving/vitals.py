@@ -8,7 +8,7 @@ Both are about this process only: a cluster that is short of copies has health o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 
 from quire.aio.timing import time_limit
@@ -36,12 +36,18 @@ class Vitals:
         self.remark = ""
         self.bookie: Bookie | None = None
         self.is_registered: Callable[[], bool] = lambda: False
+        self.look_at_places: Callable[[], Awaitable[Sequence[tuple[str, str, int, int]]]] | None
+        self.look_at_places = None
 
     def reach(self, stage: Stage, remark: str = "") -> None:
         """Note the step that the process is at."""
         self.stage, self.remark = stage, remark
         if self._on_change is not None:
             self._on_change(stage, remark)
+
+    async def places(self) -> Sequence[tuple[str, str, int, int]]:
+        """Return each directory, its purposes, and the free and total bytes of its disk."""
+        return () if self.look_at_places is None else await self.look_at_places()
 
     async def reasons(self, timeout: float) -> list[str]:
         """Return why the process is not ready: nothing if it is.

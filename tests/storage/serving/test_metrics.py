@@ -8,7 +8,7 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import httpx
@@ -24,11 +24,15 @@ from quire.errors import (
     NoSuchEntryError,
 )
 from quire.ledger.remote import RemoteBookie
+from quire.metrics.figures import BOUNDS, Durations
+from quire.metrics.meter import OK
+from quire.metrics.table import BY_NAME, METRICS, PROCESS, Owner
 from quire.run import pack_run
 from quire.storage.identity.identity import format_directory
 from quire.storage.journal.options import StorageOptions
+from quire.storage.maintenance.self_repair import MendCounts
 from quire.storage.server import serve
-from quire.storage.serving.metered import BOUNDS, OK, Answered, Durations, Meter, MeteredBookie
+from quire.storage.serving.metered import Answered, Meter, MeteredBookie
 from quire.storage.serving.metrics import serve_metrics
 from quire.storage.serving.vitals import Stage, Vitals
 from quire.testing.bookie import MemoryBookie
@@ -38,6 +42,8 @@ from tests.support.virtual import virtually
 SEALER = Sealer(7, DigestKind.CRC32C, b"secret")
 KEY = SEALER.access_key
 SMALL = StorageOptions(segment_bytes=1024 * 1024)
+
+MENDED = [each.name for each in fields(MendCounts)]
 
 Figures = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -53,6 +59,7 @@ def ask(address: str) -> Figures:
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(answer.text)
         for sample in family.samples
+        if not sample.name.startswith("process_")
     }
 
 
@@ -141,6 +148,25 @@ def test_a_serving_bookie_shows_what_it_did(
             await link.add(8, Sealer(8, DigestKind.CRC32C, b"").access_key, _other_run())
             later = await asyncio.to_thread(ask, address)
             assert later["quire_bookie_ledgers", ()] == 2
+
+    asyncio.run(main())
+
+
+def test_every_figure_of_a_bookie_is_in_the_table_and_the_other_way_round(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with served(tmp_path, caplog) as (link, address):
+            text = (await asyncio.to_thread(httpx.get, f"http://{address}/metrics")).text
+            shown = set(re.findall("^# TYPE (\\w+) ", text, re.MULTILINE))
+            counters = {*(await link.info()).counters, *(f"mending_{each}" for each in MENDED)}
+        for name in counters:
+            assert {f"quire_bookie_{name}", f"quire_bookie_{name}_total"} & BY_NAME.keys(), name
+        assert shown >= set(PROCESS)
+        shown -= set(PROCESS)
+        mending = {each.name for each in METRICS if each.name.startswith("quire_bookie_mending_")}
+        assert shown | mending == {each.name for each in METRICS if each.part is Owner.BOOKIE}
+        assert {each.split("_", 3)[3].removesuffix("_total") for each in mending} == set(MENDED)
 
     asyncio.run(main())
 

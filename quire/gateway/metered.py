@@ -1,0 +1,38 @@
+"""What a gateway counts of itself. Pure but for the clock of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from quire.metrics.figures import Durations
+
+NO_ANSWER: Final = 499
+"""The status of a request whose client left: no answer was sent."""
+
+
+class AnsweredCall(NamedTuple):
+    """A call of the table, and the status of its answer."""
+
+    call: str
+    status: str
+
+
+class GatewayMeter:
+    """Figures since the start. One owner, on one loop."""
+
+    def __init__(self) -> None:
+        self.requests: dict[AnsweredCall, Durations] = {}
+
+    @contextmanager
+    def timed(self, call: str) -> Iterator[list[int]]:
+        """Count the request that is answered in the block, which appends its status."""
+        now = asyncio.get_running_loop().time
+        begun, status = now(), list[int]()
+        try:
+            yield status
+        finally:
+            answered = AnsweredCall(call, str(status[0] if status else NO_ANSWER))
+            self.requests.setdefault(answered, Durations()).add(now() - begun)
