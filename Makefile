@@ -16,13 +16,14 @@ ZOOKEEPER ?=
 JAR ?= build/tlc/tla2tools.jar
 RUNS ?= 1000
 PYSPARK ?= 4.0
+PROMTOOL ?=
 S2_VERIFICATION ?=
 S2_REPOSITORY := https://github.com/s2-streamstore/s2-verification
 S2_COMMIT := 36ce9bd
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations soak judges s2 netns drills bench proto format clean spec tlc docs spark metrics
+	ablations mutations soak judges s2 netns drills bench proto format clean spec tlc docs spark metrics alerts
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -97,6 +98,19 @@ docs: $(VENV)/test.stamp $(VENV)/docs.stamp ## build the site into build/site; a
 lock: $(VENV)/test.stamp $(VENV)/lint.stamp ## renew requirements-dev.lock from what is installed
 	@{ echo "# Every package of the development environment, as \`make lock\` found it."; \
 	  $(BIN)/python -m pip --disable-pip-version-check freeze --exclude-editable; } > requirements-dev.lock
+
+alerts: build/promtool ## check deploy/prometheus with promtool: each alert fires once; PROMTOOL=path to use your own
+	@$< check rules deploy/prometheus/alerts.yml
+	@$< test rules deploy/prometheus/alerts_test.yml
+	@$< check config --syntax-only deploy/prometheus/prometheus.yml
+
+# 20 MB from Debian, unless the machine has it.
+build/promtool:
+	@mkdir -p build
+	@if [ -n "$(PROMTOOL)" ]; then ln -sf "$(abspath $(PROMTOOL))" $@; \
+	  elif command -v promtool >/dev/null; then ln -sf "$$(command -v promtool)" $@; \
+	  else cd build && apt-get download prometheus && dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x --strip-components=3 ./usr/bin/promtool \
+	  && rm prometheus_*.deb; fi
 
 metrics: $(VENV)/test.stamp ## renew the tables of docs/metrics.md from quire/metrics/table.py
 	@$(BIN)/python -m tests.support.metrics_page
