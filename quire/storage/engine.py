@@ -141,6 +141,7 @@ class Engine:
             on_idle=self._witness,
             on_refused=self._forget,
         )
+        self._counted["journal"] = self._journal.counts
         self.upkeep: Final = Upkeep(
             bookie,
             disk,

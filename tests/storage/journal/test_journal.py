@@ -113,3 +113,27 @@ def test_those_who_are_answered_share_the_next_batch_with_those_who_wait(
         await disk.close()
 
     drive(main())
+
+
+def test_batches_are_counted_with_the_time_of_their_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        whole = SimFile.write
+
+        async def slowly(
+            self: SimFile, offset: int, data: Sequence[bytes | memoryview], *, sync: bool = False
+        ) -> None:
+            if offset >= BLOCK_BYTES and sync:
+                await asyncio.sleep(0.25)
+            await whole(self, offset, data, sync=sync)
+
+        disk = SimDisk(random.Random(1)).mount()
+        journal = await started(disk, [], [])
+        monkeypatch.setattr(SimFile, "write", slowly)
+        assert (journal.counts.batches, journal.counts.microseconds) == (0, 0)
+        for number in range(3):
+            await journal.append(RecordKind.RUN, b"x", number)
+        assert journal.counts.batches == 3
+        assert 750_000 <= journal.counts.microseconds < 900_000
+        await journal.close()
+
+    drive(main())
