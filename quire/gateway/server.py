@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Callable
 
 from quire.aio.tasks import first_of
 from quire.connection import connect
@@ -22,16 +19,15 @@ from quire.gateway.limits import GatewayLimits
 from quire.gateway.owners import Owners
 from quire.log.manifest.options import LogOptions
 from quire.wire.exposure import exposed
-from quire.wire.transport import advertised, cannot_listen, split_address
+from quire.wire.transport import advertised, split_address
 
 with needed_for("quire gateway", "gateway"):
     import uvicorn
     from prometheus_client import CollectorRegistry
 
-_log = logging.getLogger(__name__)
+    from quire.http_server import GRACE_SECONDS, QuietServer, bind
 
-GRACE_SECONDS: Final = 5
-"""How long answers under way may take once the logs are given up."""
+_log = logging.getLogger(__name__)
 
 
 async def serve_gateway(
@@ -65,7 +61,7 @@ async def serve_gateway(
     _check_exposure(listen, insecure_network, tokens)
     if advertise is None:
         advertised(listen, None)  # raises for a wildcard
-    listening = _bind(listen)
+    listening = bind(listen)
     try:
         host, _ = split_address(listen)
         at = advertise or f"http://{host}:{listening.getsockname()[1]}"
@@ -80,7 +76,7 @@ async def serve_gateway(
                 lifespan="off",
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )
-            server = _GatewayServer(config)
+            server = QuietServer(config)
             serving = asyncio.ensure_future(server.serve(sockets=[listening]))
             try:
                 await first_of(server.begun.wait(), _ended(serving))
@@ -110,32 +106,3 @@ def _check_exposure(listen: str, accepted: bool, tokens: tuple[str, ...]) -> Non
 async def _ended(serving: asyncio.Future[None]) -> None:
     """Wait for the end of the server. A cancellation of the wait does not end it."""
     await asyncio.shield(serving)
-
-
-def _bind(listen: str) -> socket.socket:
-    """Return a socket that listens. Raises `ConfigurationError`."""
-    host, port = split_address(listen)
-    plain = host.strip("[]")
-    try:
-        family = socket.AF_INET6 if ":" in plain else socket.AF_INET
-        return socket.create_server((plain, port), family=family, backlog=1024)
-    except (OSError, UnicodeError) as error:
-        raise ConfigurationError(cannot_listen(listen)) from error
-
-
-class _GatewayServer(uvicorn.Server):
-    """uvicorn's server without its handlers of signals: the command has its own."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.begun = asyncio.Event()
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None, None, None]:
-        """Leave signals alone."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell when requests are answered."""
-        await super().startup(sockets)
-        self.begun.set()
