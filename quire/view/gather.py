@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 from quire.aio.timing import time_limit
 from quire.client import Client
 from quire.errors import CorruptRecordError, NoSuchLogError, NoSuchNodeError, QuireError
-from quire.healing.facts import gather_facts
+from quire.healing.facts import Ask, gather_facts
 from quire.healing.state import LOST_SECONDS
 from quire.healing.summary import Summary, read_summary
 from quire.healing.switch import Switch, read_switch
@@ -89,11 +89,15 @@ async def gather_cluster(
     *,
     lost_seconds: float = LOST_SECONDS,
     ensemble: int = ENSEMBLE,
+    ask: Ask | None = None,
 ) -> ClusterFacts:
-    """Return the facts of a cluster; every registered bookie is asked. Raises as `gather`."""
+    """Return the facts of a cluster; every registered bookie is asked. Raises as `gather`.
+
+    `ask` asks a bookie in place of `Client.bookie_info`, as with a limit of time.
+    """
     store = client._store
     bookies, adopted, servers, (summary, switch, damaged) = await asyncio.gather(
-        gather_facts(store, client.bookie_info),
+        gather_facts(store, ask or client.bookie_info),
         _is_adopted(store),
         zookeepers(client.store_uri),
         _healing(store),
