@@ -21,7 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 OPTIONAL = {
     "click", "rich", "prometheus_client", "kazoo", "uvloop",
-    "pyarrow", "pyspark", "puresasl", "starlette", "uvicorn",
+    "pyarrow", "pyspark", "puresasl", "starlette", "uvicorn", "jinja2", "markupsafe",
 }  # fmt: skip
 """What extras install. The program below cannot import them, as if they were not installed."""
 
@@ -174,4 +174,4 @@ def test_every_extra_that_the_code_names_exists() -> None:
 
 def test_all_has_what_the_command_and_the_servers_use() -> None:
     (everything,) = PROJECT["optional-dependencies"]["all"]
-    assert everything == "quire[cli,gateway,server,zookeeper]"
+    assert everything == "quire[cli,console,gateway,server,zookeeper]"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+from quire.aio.tasks import first_of
+from quire.cli.console import Beside, console_beside
 from quire.cli.health import gather, healing_fields, healing_text, health, states_text
 from quire.cli.output import Value, note, print_json, print_table, progress
 from quire.cli.rolling import roll_check
@@ -75,6 +77,12 @@ cluster.add_command(roll_check)
     metavar="LEVEL=NAME,…",
     help="Labels for the bookies, given several times: the bookies take them in turn.",
 )
+@click.option(
+    "--console",
+    "with_console",
+    is_flag=True,
+    help="Serve pages about the cluster, too, and open them where there is a browser.",
+)
 @exit_with_parent_option
 @with_settings
 def up(
@@ -86,6 +94,7 @@ def up(
     zookeeper: str | None,
     zookeeper_jars: Path | None,
     labels: tuple[str, ...],
+    with_console: bool,
     exit_with_parent: bool,
 ) -> None:
     """Run bookies on this machine until Ctrl-C.
@@ -98,7 +107,9 @@ def up(
       quire cluster up --bookies 6 --data ./quire-data
       quire cluster up --zookeeper 3 --data ./quire-zookeeper
       quire cluster up --labels rack=r1 --labels rack=r2 --labels rack=r3
+      quire cluster up --console
     """
+    beside = console_beside(settings) if with_console else None
     make = partial(
         LocalCluster,
         None if temporary else data,
@@ -108,25 +119,33 @@ def up(
         zookeeper_jars=zookeeper_jars,
         labels=[Labels.parse(each) for each in labels],
     )
-    run(lambda: until_orphaned(_up(settings, make)) if exit_with_parent else _up(settings, make))
+    work = partial(_up, settings, make, beside)
+    run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
 
-async def _up(settings: Settings, make: Callable[[], LocalCluster]) -> None:
+async def _up(settings: Settings, make: Callable[[], LocalCluster], beside: Beside | None) -> None:
     local = make()  # here: no signal ends this process before a temporary directory has an owner
     kept = not local.is_temporary
     with progress(f"Starting {local.bookies} bookies", local.bookies) as advance:
         await local.start(lambda _: advance(1))
     try:
         _announce(settings, local, kept)
-        while True:
-            death = await local.next_death()
-            note(f"{death.who} is gone: {death.last_words}")
+        if beside is None:
+            await _tell_deaths(local)
+        else:
+            await first_of(_tell_deaths(local), beside(local.store_uri))
     finally:
         await local.stop()
         if kept:
             note(f"Stopped. The data is kept in {local.directory}: the same command resumes it.")
         else:
             note(f"Stopped. The temporary directory {local.directory} was removed.")
+
+
+async def _tell_deaths(local: LocalCluster) -> None:
+    while True:
+        death = await local.next_death()
+        note(f"{death.who} is gone: {death.last_words}")
 
 
 def _announce(settings: Settings, local: LocalCluster, kept: bool) -> None:

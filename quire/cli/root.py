@@ -10,6 +10,7 @@ from quire.cli.bookie import bookie
 from quire.cli.chosen import config_option, context_option, raise_what_is_wrong
 from quire.cli.cluster import cluster
 from quire.cli.config import config
+from quire.cli.console import console
 from quire.cli.context import context as context_group
 from quire.cli.dump import dump
 from quire.cli.election import election
@@ -58,6 +59,6 @@ def main(
 
 for _command in (
     *(cluster, bookie, log, ledger, election, metadata, healing, autorecovery, dump, bench, spark),
-    *(config, context_group, gateway),
+    *(config, context_group, gateway, console),
 ):
     main.add_command(_command)

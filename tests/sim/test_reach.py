@@ -106,6 +106,7 @@ UNREACHED: Final = {
     "storage/serving/vitals.py": "storage/serving/test_metrics.py",
     "places.py": "gateway/test_app.py",
     "storage/server.py": "storage/test_server.py",
+    "console": "console",
     "http_server.py": "gateway/test_server.py",
     "view": "view",
     "wire/exposure.py": "wire/test_exposure.py",

@@ -1,0 +1,90 @@
+"""Which requests a console answers: those with a token, at a host of its own. Pure, but for
+random keys.
+
+A console reads with the rights of its process, so a program without a token may not read through
+it. That holds on this machine, too: every user of a machine reaches its loopback. The host of a
+request is compared on loopback, else a page of another site could make a browser ask here under a
+name of that site's own (DNS rebinding).
+
+A browser gets a cookie for its token. It holds a keyed hash and no token, because a cookie of
+127.0.0.1 is sent to every port of the machine. The key dies with the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import Final
+
+TOKEN_BYTES: Final = 24
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""No script, style or image of another host, and none that is written in a page."""
+
+HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def new_token() -> str:
+    """Return a token that cannot be guessed."""
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+class Guard:
+    """Compares requests with the tokens of a console."""
+
+    def __init__(self, tokens: Sequence[str], *, on_loopback: bool, port: int = 0) -> None:
+        """`tokens` is not empty. `port` names the cookie: consoles of one machine share cookies."""
+        assert tokens, "a console without a token would lend its rights"
+        self._tokens = tuple(each.encode() for each in tokens)
+        self._on_loopback = on_loopback
+        self._key = secrets.token_bytes(32)
+        self._cookies = tuple(self._cookie_for(each) for each in self._tokens)
+        self.cookie_name: Final = f"quire-console-{port}"
+
+    def _cookie_for(self, token: bytes) -> str:
+        return hmac.new(self._key, token, hashlib.sha256).hexdigest()
+
+    def cookie(self, token: str) -> str | None:
+        """Return the cookie for a token; None if the token is wrong."""
+        if not _one_of(token.encode(), self._tokens):
+            return None
+        return self._cookie_for(token.encode())
+
+    def allows(self, authorization: str, cookie: str) -> bool:
+        """Return whether a request has a token as `Authorization: Bearer`, or a cookie."""
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() == "bearer" and _one_of(token.strip().encode(), self._tokens):
+            return True
+        return _one_of(cookie.encode(), tuple(each.encode() for each in self._cookies))
+
+    def knows_host(self, host: str) -> bool:
+        """Return whether this console is reached under the name in a header `Host`."""
+        if not self._on_loopback:
+            return True
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        name = name.strip("[]").lower()
+        if name == "localhost":
+            return True
+        try:
+            return ip_address(name).is_loopback
+        except ValueError:
+            return False
+
+
+def _one_of(given: bytes, known: Sequence[bytes]) -> bool:
+    """Compare in a time that does not tell how much is right."""
+    return sum(hmac.compare_digest(given, each) for each in known) > 0

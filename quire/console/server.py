@@ -1,0 +1,176 @@
+"""A console as a process: client, sampler and HTTP server put together.
+
+A console listens on this machine alone. An address of the network needs a certificate of the
+console's own, or the consent of the operator as every server does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from quire.aio.tasks import first_of
+from quire.connection import connect
+from quire.console.access import Guard, new_token
+from quire.console.app import Console
+from quire.console.calls import ConsoleSource
+from quire.console.sampler import Sampler
+from quire.errors import ConfigurationError
+from quire.extras import needed_for
+from quire.healing.state import LOST_SECONDS
+from quire.healing.verdict import ENSEMBLE
+from quire.wire.exposure import exposed, is_loopback
+from quire.wire.transport import split_address
+
+with needed_for("quire console", "console"):
+    import uvicorn
+
+    from quire.http_server import GRACE_SECONDS, QuietServer, bind
+
+LISTEN: Final = "127.0.0.1:8190"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """How a console is served.
+
+    Attributes:
+        listen: host:port to listen on; port 0 takes a free one.
+        tokens: a request needs one of them; empty: a new one is drawn and told.
+        certificate: a file with the console's certificate; with `key`, browsers come over TLS.
+        key: a file with its private key.
+        insecure_network: accept an address that other machines reach without TLS.
+        shows_records: whether the payloads of records are shown.
+        lost_seconds: the silence after which a bookie counts as lost.
+        ensemble: how many writable bookies a new ledger needs.
+    """
+
+    listen: str = LISTEN
+    tokens: Sequence[str] = ()
+    certificate: Path | None = None
+    key: Path | None = None
+    insecure_network: bool = False
+    shows_records: bool = True
+    lost_seconds: float = LOST_SECONDS
+    ensemble: int = ENSEMBLE
+
+
+async def serve_console(
+    store: str, options: ConsoleOptions, on_ready: Callable[[str, str | None], None]
+) -> None:
+    """Serve pages about a cluster until cancelled.
+
+    Args:
+        store: the metadata store of the cluster.
+        options: how to serve them.
+        on_ready: called with the address, and the token if it was drawn, once requests are
+            answered.
+
+    Raises:
+        ConfigurationError: the address cannot be used, or needs consent or a certificate, or the
+            certificate cannot be used.
+        QuireError: the errors of `connect`.
+    """
+    tls = _tls_of(options)
+    check_exposure(options)
+    drawn = None if options.tokens else new_token()
+    tokens = options.tokens or (drawn or "",)
+    listening = bind(options.listen)
+    try:
+        host, _ = split_address(options.listen)
+        port = listening.getsockname()[1]
+        address = f"{'https' if tls else 'http'}://{host}:{port}"
+        guard = Guard(tokens, on_loopback=is_loopback(options.listen), port=port)
+        async with connect(store) as client:
+            sampler = Sampler(
+                client, time.time, lost_seconds=options.lost_seconds, ensemble=options.ensemble
+            )
+            source = ConsoleSource(client, sampler, _now_ms, options.shows_records)
+            console = Console(source, guard, secure=bool(tls))
+            sampler.start()
+            try:
+                ready = partial(on_ready, address, drawn)
+                await _serve(console, listening, options if tls else None, ready)
+            finally:
+                await sampler.close()
+    finally:
+        listening.close()
+
+
+def check_exposure(options: ConsoleOptions) -> None:
+    """Say that other machines reach a console without TLS. Raises `ConfigurationError` without
+    consent, or without tokens of the operator's.
+    """
+    if options.certificate is not None:
+        return
+    for address in exposed("console", [options.listen], accepted=options.insecure_network):
+        if not options.tokens:
+            raise ConfigurationError(
+                f"every machine that reaches {address} could try to read the cluster: pass "
+                "--token-file, or --certificate and --key"
+            )
+        _log.warning("%s has no TLS: each machine on the way can read tokens and records", address)
+
+
+def _tls_of(options: ConsoleOptions) -> bool:
+    """Return whether browsers come over TLS. Raises `ConfigurationError` for files of no use."""
+    if options.certificate is None and options.key is None:
+        return False
+    if options.certificate is None or options.key is None:
+        raise ConfigurationError("--certificate and --key belong together: pass both")
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+            options.certificate, options.key
+        )
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"certificate {options.certificate} with key {options.key} cannot be used: {error}"
+        ) from None
+    return True
+
+
+async def _serve(
+    console: Console,
+    listening: socket.socket,
+    tls: ConsoleOptions | None,
+    ready: Callable[[], None],
+) -> None:
+    config = uvicorn.Config(
+        console.app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        ssl_certfile=tls.certificate if tls else None,
+        ssl_keyfile=str(tls.key) if tls else None,
+    )
+    server = QuietServer(config)
+    serving = asyncio.ensure_future(server.serve(sockets=[listening]))
+    try:
+        await first_of(server.begun.wait(), _ended(serving))
+        ready()
+        await _ended(serving)
+    finally:
+        console.end()
+        server.should_exit = True
+        await _ended(serving)
+
+
+async def _ended(serving: asyncio.Future[None]) -> None:
+    """Wait for the end of the server. A cancellation of the wait does not end it."""
+    await asyncio.shield(serving)
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)
