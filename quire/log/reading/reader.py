@@ -12,7 +12,7 @@ reader that another process opens at the position starts there, too. Rules:
     out of reach.
 
 A reader never fences a ledger and never writes. Not here: the start of a reader (`seek`, `start`),
-the search for gaps (`gaps`), one segment (`segment_reader`).
+the search for gaps (`gaps`), one segment (`segment_reader`), the segments behind it (`ahead`).
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from quire.errors import (
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.pages_at_hand import segment_from
 from quire.log.manifest.record import ManifestRecord
+from quire.log.reading.ahead import SegmentsAhead
 from quire.log.reading.gaps import (
     LOST,
     NO_VERDICT,
@@ -126,6 +127,7 @@ class LogReader(Handle):
         self._delivered: tuple[int, float, float] | None = None
         """The offset after the last record, the record's time in seconds, its age when it came."""
         self._segment: SegmentReader | None = None
+        self._ahead = SegmentsAhead(self._open_segment)
         self._seen: LogManifest | None = None
         """The manifest that was read last."""
         self._closed = False
@@ -221,6 +223,7 @@ class LogReader(Handle):
             self._cut.reschedule(asyncio.get_running_loop().time())
         async with self._reading:
             await self._leave()
+            await self._ahead.close()
 
     # One batch after the other.
 
@@ -282,11 +285,14 @@ class LogReader(Handle):
                 await self._leave()
                 if is_over:
                     self._course.next = Position(segment.number + 1, 0, 0)
+                    if self._seen is not None:
+                        await self._ahead.begin(self._seen, segment.number + 1)
                 elif not await self._roll_ends(segment):
                     self._ended_open = True
                     return None
             except NoSuchLedgerError as error:
                 await self._leave()
+                await self._ahead.close()
                 self._seen = None
                 missing = await self._manifests.find_missing(error)
                 if missing is not None:
@@ -395,8 +401,11 @@ class LogReader(Handle):
                 raise
             return reader
 
-        self._segment = await retry(attempt, self._rng, timeout=self._patience)
-        return self._segment
+        ahead = await self._ahead.take(segment) if self._course.next.entry == 0 else None
+        if ahead is None:
+            ahead = await retry(attempt, self._rng, timeout=self._patience)
+        self._segment = ahead
+        return ahead
 
     async def _open_segment(self, segment: Segment) -> SegmentReader:
         return await open_segment(

@@ -138,9 +138,16 @@ class SegmentReader:
 
     async def next(self) -> tuple[EntryId, Batch] | None:
         """Return the next entry and its batch, None at the end."""
+        if not await self.fetch():
+            return None
+        entry = self._entries.popleft()
+        return entry.entry, self._decode(entry)
+
+    async def fetch(self) -> bool:
+        """Have the next entries at hand. Return whether there are any; raises as `next`."""
         while not self._entries:
             if self._runs is None:
-                return None
+                return False
             try:
                 run = await anext(self._runs, None)
             except NoSuchEntryError as error:
@@ -148,10 +155,9 @@ class SegmentReader:
                     self._check_given(error.entry, await self._ledger.last_confirmed())
                 raise
             if run is None:
-                return None
+                return False
             self._entries.extend(run)
-        entry = self._entries.popleft()
-        return entry.entry, self._decode(entry)
+        return True
 
     def _check_given(self, entry: EntryId, last: EntryId) -> None:
         """Raise for an entry so far after the last one that no reader can have reached it."""
