@@ -2,7 +2,8 @@
 
 Read `bookie.proto` (the service), `codec.py` (values and messages), `transport.py` (options of both
 ends), `adds.py` and `reads.py` with `varint.py` (messages that carry runs, assembled by hand),
-`framed.py` and `run_calls.py` (runs as plain frames), `exposure.py` (ports without TLS).
+`framed.py` and `run_calls.py` (runs as plain frames), `identity.py` (what a certificate proves),
+`exposure.py` (ports without TLS).
 
 May import: values. It knows no client and no storage.
 """

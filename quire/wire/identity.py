@@ -1,0 +1,117 @@
+"""The identity of a peer: what its certificate proves about it.
+
+A certificate names its owner by a URI (`quire://bookie/<id>`, `quire://client/<name>`, SPIFFE), or
+by a DNS name. Its common name counts for nothing: no authority checks it. A URI comes first, since
+a certificate has DNS names for other purposes too. Two names that could both be meant are an error:
+a rule that denies one of them must not depend on a choice made here.
+
+Pure. Not here: how a certificate is verified (tls.py), and what an identity may do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from quire.entry import BookieId
+
+BOOKIE_URI: Final = "quire://bookie/"
+"""Before the id of a bookie: the URI in its certificate."""
+
+CLIENT_URI: Final = "quire://client/"
+"""Before the name of a client, in certificates that quire issues."""
+
+BOOKIE_DOMAIN: Final = ".bookie.quire"
+"""After the id of a bookie: the DNS name in its certificate. Both of a client's TLS stacks verify
+it by themselves, whatever address the bookie has today."""
+
+
+class IdentityKind(StrEnum):
+    """What a name is."""
+
+    NONE = "none"
+    """The peer has shown no certificate."""
+    URI = "uri"
+    DNS = "dns"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The name by which rights are given to a peer."""
+
+    name: str
+    kind: IdentityKind
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a certificate proves the name."""
+        return self.kind is not IdentityKind.NONE
+
+    @property
+    def bookie(self) -> BookieId | None:
+        """The id of the bookie that this identity is of; None for any other peer."""
+        if self.kind is IdentityKind.URI and self.name.startswith(BOOKIE_URI):
+            return self.name.removeprefix(BOOKIE_URI) or None
+        if self.kind is IdentityKind.DNS and self.name.endswith(BOOKIE_DOMAIN):
+            return self.name.removesuffix(BOOKIE_DOMAIN) or None
+        return None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+ANONYMOUS: Final = Identity("anonymous", IdentityKind.NONE)
+"""A peer without a certificate: each peer of a port without TLS."""
+
+
+class AmbiguousIdentityError(ValueError):
+    """A certificate names no peer, or several."""
+
+
+def bookie_identity(bookie: BookieId) -> Identity:
+    """Return the identity in the certificate that quire issues to a bookie."""
+    return Identity(BOOKIE_URI + bookie, IdentityKind.URI)
+
+
+def client_identity(name: str) -> Identity:
+    """Return the identity in the certificate that quire issues to a client."""
+    return Identity(CLIENT_URI + name, IdentityKind.URI)
+
+
+def server_name(bookie: BookieId) -> str:
+    """Return the DNS name that the certificate of a bookie must have."""
+    return bookie + BOOKIE_DOMAIN
+
+
+def identity_of(uris: Sequence[str], names: Sequence[str]) -> Identity:
+    """Return the identity that a verified certificate proves.
+
+    Args:
+        uris: its alternative names that are URIs.
+        names: its alternative names that are DNS names.
+
+    Returns:
+        The only URI; without a URI, the only DNS name that is a bookie's; else the only DNS name.
+
+    Raises:
+        AmbiguousIdentityError: there are several that could be meant, or none.
+    """
+    bookies = [name for name in names if name.endswith(BOOKIE_DOMAIN)]
+    for found, kind in (
+        (uris, IdentityKind.URI),
+        (bookies, IdentityKind.DNS),
+        (names, IdentityKind.DNS),
+    ):
+        distinct = sorted(set(found))
+        if len(distinct) == 1:
+            return Identity(distinct[0], kind)
+        if distinct:
+            raise AmbiguousIdentityError(
+                f"its certificate has several names ({', '.join(distinct)}): give it one URI, such "
+                f"as {CLIENT_URI}orders"
+            )
+    raise AmbiguousIdentityError(
+        f"its certificate has no alternative name: give it a URI, such as {CLIENT_URI}orders"
+    )
