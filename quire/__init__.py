@@ -20,6 +20,7 @@ from quire.log.records.position import BEGINNING, LATEST, AtCursor, AtTxid, Posi
 from quire.log.records.producers import ProducerSequence
 from quire.service import Application, Service
 from quire.version import __version__ as __version__
+from quire.wire.certificates import TlsMode, TlsOptions
 
 __all__ = [
     "BEGINNING",
@@ -41,5 +42,7 @@ __all__ = [
     "QuireError",
     "Record",
     "Service",
+    "TlsMode",
+    "TlsOptions",
     "connect",
 ]

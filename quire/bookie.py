@@ -88,6 +88,19 @@ class BookieInfo:
     """The highest ledger that it has entries of or dropped, −1 for none; None if it cannot tell."""
 
 
+QUIRE_TLS: Final = "quire+tls"
+"""The same inside TLS, at a bookie that takes no other connections."""
+
+
+class TlsPorts(NamedTuple):
+    """Where a bookie takes connections with TLS, beside its ports without."""
+
+    address: str
+    """host:port"""
+    runs: str | None = None
+    """host:port for runs as plain frames; None where they go through gRPC."""
+
+
 @dataclass(frozen=True, slots=True)
 class BookieAddress:
     """A registered bookie: its id and its address."""
@@ -105,6 +118,8 @@ class BookieAddress:
     """Bytes free on its disk, coarsely and not quite of now; 0 if the registration has none."""
     protocol: str = QUIRE
     """What it speaks. A client chooses its link by it."""
+    tls: TlsPorts | None = None
+    """More ports, for the time of a roll-out of TLS."""
 
 
 class Stride(NamedTuple):

@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from quire.client import Client
@@ -37,6 +38,8 @@ from quire.metrics.registry import CollectorRegistry
 from quire.opening import Opening
 from quire.service.snapshots import Snapshots
 from quire.steady import machine_clock
+from quire.wire.certificates import Certificates, TlsOptions, local_tls
+from quire.wire.tls import Contexts
 
 CONNECT_SECONDS: Final = 5.0
 """Default seconds to wait for the metadata store."""
@@ -49,6 +52,7 @@ def connect(
     timeout: float = CONNECT_SECONDS,
     leave_timeout: float = LEAVE_SECONDS,
     metrics: CollectorRegistry | None = None,
+    tls: TlsOptions | None = None,
 ) -> Opening[Client]:
     """Connect to a cluster: `async with quire.connect(store) as client:`.
 
@@ -70,13 +74,17 @@ def connect(
         leave_timeout: seconds to close the open handles in, on leaving the block.
         metrics: a `prometheus_client.CollectorRegistry` that gets this client's figures
             (docs/metrics.md); None for no figures. Several clients may share a registry.
+        tls: certificate, key and trusted authorities for connections to bookies. None for
+            connections without TLS, unless `store` is the directory of a local cluster with TLS:
+            it has the files of a client.
 
     Returns:
         The connection that is about to be made: enter it by `async with`, or `await` it. Either
         gives the client.
 
     Raises:
-        ConfigurationError: the store does not exist, or cannot exist.
+        ConfigurationError: the store does not exist, or cannot exist. `CertificateError`: a file of
+            `tls` cannot be used, with the remedy.
         MissingExtraError: `metrics` is given without `pip install 'quire[metrics]'`.
         StoreUnavailableError: the store did not answer within `timeout` seconds, with the reason.
         OutcomeUnknownError: on leaving, records that were submitted could not be confirmed.
@@ -92,13 +100,18 @@ def connect(
         miss the last ones until the log is opened again (docs/decisions/0023-leaving-connect.md).
     """
     limits = options or LedgerOptions()
-    return Opening(_connected(store, limits, timeout, leave_timeout, metrics))
+    return Opening(_connected(store, limits, timeout, leave_timeout, metrics, tls))
 
 
 def _shown(registry: CollectorRegistry) -> contextlib.AbstractContextManager[ClientMeter]:
     with needed_for("connect(metrics=…)", "metrics"):
         from quire.metrics.client import shown_in
     return shown_in(registry)
+
+
+def open_contexts(tls: TlsOptions | None) -> Contexts | None:
+    """Read the files of TLS; None without options. Raises `CertificateError`."""
+    return None if tls is None else Contexts(Certificates(tls, clock=time.time))
 
 
 @contextlib.asynccontextmanager
@@ -108,8 +121,10 @@ async def _connected(
     timeout: float,
     leave_timeout: float,
     metrics: CollectorRegistry | None,
+    tls: TlsOptions | None,
 ) -> AsyncIterator[Client]:
     uri = resolve_store(store)
+    contexts = open_contexts(tls or local_tls(store))
     limits = replace(limits, labels=limits.labels.at_host(socket.gethostname()))
     rng = random.Random()
     async with contextlib.AsyncExitStack() as stack:
@@ -121,7 +136,7 @@ async def _connected(
         metadata_store = observed(opened, observer)
         roster = BookieRoster(
             metadata_store,
-            lambda address: link_bookie(address, request_timeout=limits.request_timeout),
+            partial(link_bookie, request_timeout=limits.request_timeout, tls=contexts),
         )
         stack.push_async_callback(handles.release, "a connection to a bookie", roster.close)
         await roster.start()

@@ -5,7 +5,7 @@ program names them in its annotations. The types of objects that calls return an
 rarely names are here, too: `Opening`, `OpeningReader`, `LeadingLog` and `LogCursors`.
 """
 
-from quire.bookie import BookieAddress, BookieInfo
+from quire.bookie import BookieAddress, BookieInfo, TlsPorts
 from quire.election.election import Leader
 from quire.labels import Domain, Labels
 from quire.leading import LeadingLog
@@ -68,5 +68,6 @@ __all__ = [
     "Slice",
     "Span",
     "Start",
+    "TlsPorts",
     "Txids",
 ]

@@ -69,7 +69,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.storage.identity.wish_watch": (*VALUES, "quire.storage", "quire.metastore"),
     "quire.ledger": (*VALUES, "quire.ledger", "quire.metastore"),
     "quire.ledger.remote": (*VALUES, "quire.ledger", "quire.wire"),
-    "quire.ledger.links": (*VALUES, "quire.ledger"),
+    "quire.ledger.links": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.ledger.run_stream": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.repair": (*VALUES, "quire.repair", "quire.ledger", "quire.metastore", "quire.storage"),
     "quire.log": (*VALUES, "quire.log", "quire.ledger", "quire.metastore"),
@@ -160,9 +160,11 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.log",
         "quire.ledger",
         "quire.metastore",
+        "quire.wire",
     ),
     "quire.sync": (
         *VALUES,
+        "quire.wire",
         "quire.sync",
         "quire.admin",
         "quire.leaving",
@@ -209,7 +211,14 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.metastore",
         "quire.wire",
     ),
-    "quire.cluster": (*VALUES, "quire.cluster", "quire.client", "quire.metastore", "quire.storage"),
+    "quire.cluster": (
+        *VALUES,
+        "quire.cluster",
+        "quire.client",
+        "quire.metastore",
+        "quire.storage",
+        "quire.wire",
+    ),
     "quire.testing": (*VALUES, "quire.testing", "quire.ledger", "quire.metastore", "quire.sync"),
     "quire.testing.plugin": ("quire.testing", "quire.sync", "quire.client", "quire.connection"),
     "quire.bench": (
@@ -268,6 +277,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 DOORS: dict[str, tuple[str, ...]] = {
     "grpc": ("quire.wire", "quire.bench"),
     "google.protobuf": ("quire.wire",),
+    "ssl": ("quire.wire.tls", "quire.metastore.zookeeper_client"),
     "kazoo": (
         "quire.metastore.zookeeper_client",
         "quire.metastore.zookeeper_connection",
@@ -336,7 +346,12 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.console.server",
     ),
     "zstandard": ("quire.log.records.batch",),
-    "cryptography": ("quire.log.records.keyring", "quire.log.records.encryption"),
+    "cryptography": (
+        "quire.log.records.keyring",
+        "quire.log.records.encryption",
+        "quire.wire.certificates",
+        "quire.wire.issuing",
+    ),
     "lz4": ("quire.log.records.batch",),
     "prometheus_client": (
         "quire.storage.serving.metrics",

@@ -34,6 +34,8 @@ PUBLIC = {
     "QuireError",
     "Record",
     "Service",
+    "TlsMode",
+    "TlsOptions",
     "connect",
 }
 """Taking a name off this list breaks applications: say so in the changelog."""

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from quire.ledger.catalog import LedgerCatalog
-from quire.ledger.remote import RemoteBookie
+from quire.ledger.links import link_bookie
 from quire.ledger.roster import BookieRoster
 from quire.ledger.stored_records import StoredRecords
 from quire.log.directory import LogDirectory
@@ -91,7 +91,7 @@ async def count_operations(store_uri: str) -> tuple[float, float]:
         store = CountingStore(await open_store(store_uri))
         stack.push_async_callback(store.close)
         rng = random.Random(1)
-        roster = BookieRoster(store, RemoteBookie)
+        roster = BookieRoster(store, link_bookie)
         stack.push_async_callback(roster.close)
         await roster.start()
         catalog = LedgerCatalog(StoredRecords(store, rng), roster, rng=rng, clock=time.time)

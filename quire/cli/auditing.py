@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from quire.bookie import BookieAddress
 from quire.cli.durations import Duration
 from quire.cli.logs import LogOutput, logging_options
 from quire.cli.metadata import opened
@@ -25,12 +26,14 @@ from quire.cli.settings import (
     until_orphaned,
     with_settings,
 )
-from quire.entry import BookieId
 from quire.errors import ConfigurationError
 from quire.healing.state import LOST_SECONDS
+from quire.ledger.links import link_bookie
+from quire.ledger.roster import LinkedBookie
 from quire.metastore.store import MetadataStore
 
-OpenAuditor = Callable[[MetadataStore, BookieId], AbstractAsyncContextManager[object]]
+OpenAuditor = Callable[..., AbstractAsyncContextManager[object]]
+"""Takes the metadata store, a bookie's id, and `connect`, which makes links to bookies."""
 
 
 def healing_delay_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,11 +71,15 @@ def auditor_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _open_auditor(delay: float) -> OpenAuditor:
     """Return what offers an auditor in the name of a bookie."""
 
-    def opening(store: MetadataStore, name: str) -> AbstractAsyncContextManager[object]:
+    def opening(
+        store: MetadataStore,
+        name: str,
+        connect: Callable[[BookieAddress], LinkedBookie] = link_bookie,
+    ) -> AbstractAsyncContextManager[object]:
         from quire.healing.auditor import auditing
 
         rng = random.SystemRandom()
-        return auditing(store, name, delay=delay, clock=time.time, rng=rng)
+        return auditing(store, name, delay=delay, clock=time.time, rng=rng, connect=connect)
 
     return opening
 
@@ -105,7 +112,9 @@ async def _audit(settings: Settings, delay: float) -> None:
 
     name = f"{socket.gethostname()}, process {os.getpid()}"
     async with opened(settings) as store:
-        auditor = Auditor(store, name, delay=delay, clock=time.time, rng=random.SystemRandom())
+        rng = random.SystemRandom()
+        connect = settings.link()
+        auditor = Auditor(store, name, delay=delay, clock=time.time, rng=rng, connect=connect)
         if settings.json:
             print_json({"auditor": name, "pid": os.getpid()})
         else:

@@ -83,6 +83,7 @@ cluster.add_command(roll_check)
     is_flag=True,
     help="Serve pages about the cluster, too, and open them where there is a browser.",
 )
+@click.option("--tls", is_flag=True, help="Mutual TLS, with certificates made for the cluster.")
 @exit_with_parent_option
 @with_settings
 def up(
@@ -95,12 +96,16 @@ def up(
     zookeeper_jars: Path | None,
     labels: tuple[str, ...],
     with_console: bool,
+    tls: bool,
     exit_with_parent: bool,
 ) -> None:
     """Run bookies on this machine until Ctrl-C.
 
     The data is kept in the directory, and the next `cluster up` serves it again. --store and
     QUIRE_STORE are ignored here: a cluster has its own store unless --metadata names another.
+
+    With --tls the directory has certificates in `tls/`. A client that names the directory as its
+    store finds them there; others need the files (`quire --tls-cert …`).
 
     \b
     Examples:
@@ -118,6 +123,7 @@ def up(
         zookeeper=int(zookeeper) if zookeeper else None,
         zookeeper_jars=zookeeper_jars,
         labels=[Labels.parse(each) for each in labels],
+        tls=tls,
     )
     work = partial(_up, settings, make, beside)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())

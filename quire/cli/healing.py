@@ -33,7 +33,7 @@ for _command in (status, pause, resume, go):
 
 @contextlib.asynccontextmanager
 async def _reached(settings: Settings) -> AsyncIterator[Healing]:
-    async with opened(settings) as store, open_healing(store) as found:
+    async with opened(settings) as store, open_healing(store, settings.link()) as found:
         yield found
 
 

@@ -7,6 +7,7 @@ import click
 from quire.cli.auditing import autorecovery
 from quire.cli.bench import bench
 from quire.cli.bookie import bookie
+from quire.cli.certificates import certificates
 from quire.cli.chosen import config_option, context_option, raise_what_is_wrong
 from quire.cli.cluster import cluster
 from quire.cli.config import config
@@ -22,7 +23,9 @@ from quire.cli.log import log
 from quire.cli.metadata import metadata
 from quire.cli.settings import Settings, json_option, store_option
 from quire.cli.spark import spark
+from quire.cli.tls import tls_options
 from quire.version import __version__
+from quire.wire.certificates import TlsOptions
 
 
 @click.group(
@@ -34,11 +37,13 @@ from quire.version import __version__
 @context_option
 @store_option(envvar="QUIRE_STORE")
 @json_option(envvar="QUIRE_JSON")
+@tls_options
 @click.pass_context
 def main(
     context: click.Context,
     store: str | None,
     as_json: bool,
+    tls: TlsOptions | None,
     config: str | None,
     context_name: str | None,
 ) -> None:
@@ -50,7 +55,7 @@ def main(
       echo hello | quire log append greetings
       quire log read greetings
     """
-    context.obj = Settings(store, as_json)
+    context.obj = Settings(store, as_json, tls)
     assert isinstance(context.command, RootGroup), "made so above"
     context.command.errors_as_json |= as_json
     if context.invoked_subcommand not in ("config", "context"):  # they look at a file that is wrong
@@ -59,6 +64,6 @@ def main(
 
 for _command in (
     *(cluster, bookie, log, ledger, election, metadata, healing, autorecovery, dump, bench, spark),
-    *(config, context_group, gateway, console),
+    *(config, context_group, gateway, console, certificates),
 ):
     main.add_command(_command)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from quire.bookie import BookieAddress
+from quire.bookie import BookieAddress, TlsPorts
 from quire.cli.auditing import OpenAuditor, auditor_options
 from quire.cli.logs import LogOutput, logging_options
 from quire.cli.output import print_json
@@ -25,8 +25,14 @@ from quire.cli.settings import (
     with_settings,
 )
 from quire.cli.supervisor import ServiceManager
+from quire.cli.tls import tls_options
+from quire.connection import open_contexts
+from quire.errors import ConfigurationError
 from quire.labels import Labels
+from quire.ledger.links import link_bookie
 from quire.metastore.place import resolve_store
+from quire.wire.certificates import TlsOptions
+from quire.wire.tls import Contexts
 
 if TYPE_CHECKING:
     from quire.storage.journal.options import StorageOptions
@@ -105,6 +111,18 @@ directory_argument = click.argument(
     is_flag=True,
     help="Accept that other machines reach --listen or --listen-runs, which have no TLS.",
 )
+@tls_options
+@click.option(
+    "--listen-tls",
+    metavar="HOST:PORT",
+    help="With --tls optional: where gRPC has TLS. [default: a free port of the host of --listen]",
+)
+@click.option(
+    "--listen-tls-runs",
+    metavar="HOST:PORT",
+    help="With --tls optional: where plain frames have TLS; 'none' turns it off. [default: as "
+    "--listen-runs]",
+)
 @auditor_options
 @logging_options
 @exit_with_parent_option
@@ -120,6 +138,9 @@ def serve(
     storage: tuple[tuple[str, float], ...],
     limits: tuple[tuple[str, float], ...],
     insecure_network: bool,
+    tls: TlsOptions | None,
+    listen_tls: str | None,
+    listen_tls_runs: str | None,
     auditor: OpenAuditor | None,
     logging: LogOutput,
     exit_with_parent: bool,
@@ -130,14 +151,17 @@ def serve(
     apart. Name the host where bookies of one machine see different names, as in containers.
 
     A port without TLS gives every machine that reaches it the entries of all ledgers. So an address
-    other than 127.0.0.1, [::1] and localhost needs --insecure-network.
+    other than 127.0.0.1, [::1] and localhost needs certificates, or --insecure-network. With
+    --tls-cert, --tls-key and --tls-ca the ports take TLS connections only; with --tls optional
+    they take none, and a second pair of ports has TLS (docs/security.md).
 
     One bookie of a cluster is elected to audit: it finds lost bookies and missing copies, and asks
     other bookies for copies (docs/operations.md, Healing).
 
     \b
     Examples:
-      quire bookie serve /var/lib/quire --listen 10.0.0.7:4181 --insecure-network
+      quire bookie serve /var/lib/quire --listen 10.0.0.7:4181 \\
+          --tls-cert bookie.pem --tls-key bookie-key.pem --tls-ca ca.pem
       quire bookie serve /var/lib/quire --listen 0.0.0.0:4181 \\
           --advertise bookie7 --insecure-network
       quire bookie serve /var/lib/quire --metrics 127.0.0.1:9181
@@ -149,8 +173,9 @@ def serve(
     place = Labels.parse(labels)
     options = build(storage_options(), storage)
     bounds = build(service_limits(), limits)
+    more = ports_beside(tls, listen, runs, listen_tls, listen_tls_runs)
     where = (directory, listen, runs, insecure_network, advertise, metrics, place)
-    work = partial(_serve, settings, *where, options, bounds, auditor)
+    work = partial(_serve, settings, *where, options, bounds, auditor, open_contexts(tls), more)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
 
@@ -169,6 +194,26 @@ def runs_address(listen: str, listen_runs: str | None) -> str | None:
     return None if listen_runs == "none" else listen_runs
 
 
+def ports_beside(
+    tls: TlsOptions | None, listen: str, runs: str | None, at: str | None, runs_at: str | None
+) -> TlsPorts | None:
+    """Return the ports that take TLS connections beside others that do not; None for none.
+
+    Raises `ConfigurationError` for ports that nothing uses.
+    """
+    if tls is None or tls.is_required:
+        if at is not None or runs_at is not None:
+            raise ConfigurationError(
+                "--listen-tls and --listen-tls-runs are for --tls optional: otherwise --listen and "
+                "--listen-runs have TLS"
+            )
+        return None
+    free = f"{listen.rpartition(':')[0]}:0"
+    if runs_at == "none" or (runs_at is None and runs is None):
+        return TlsPorts(at or free)
+    return TlsPorts(at or free, runs_at or free)
+
+
 async def _serve(
     settings: Settings,
     directory: Path,
@@ -181,6 +226,8 @@ async def _serve(
     options: StorageOptions,
     limits: ServiceLimits,
     auditor: OpenAuditor | None,
+    tls: Contexts | None,
+    beside: TlsPorts | None,
 ) -> None:
     from quire.repair.copies import open_copies
     from quire.repair.orders import stored_orders
@@ -198,13 +245,14 @@ async def _serve(
     def announce(ready: BookieAddress) -> None:
         manager.tell(READY="1", STATUS=f"serves at {ready.address}")
         if settings.json:
-            where = {"address": ready.address, "runs": ready.runs}
+            where = {"address": ready.address, "runs": ready.runs, "protocol": ready.protocol}
             print_json({"bookie": ready.bookie, **where, "pid": os.getpid()})
         else:
             click.echo(f"bookie {ready.bookie} serves {directory} at {ready.address}")
         sys.stdout.flush()
 
     uri = resolve_store(settings.store_uri())
+    link = partial(link_bookie, tls=tls)
     async with manager.pulse():
         await serve_bookie(
             *(directory, uri, listen),
@@ -212,10 +260,12 @@ async def _serve(
             insecure_network=insecure_network,
             advertise=advertise,
             on_ready=announce,
-            copies=open_copies,
+            tls=tls,
+            beside=beside,
+            copies=partial(open_copies, connect=link),
             orders=stored_orders,
-            superfluous=superfluous_copies,
-            auditor=auditor,
+            superfluous=partial(superfluous_copies, connect=link),
+            auditor=auditor and partial(auditor, connect=link),
             metrics=metrics,
             labels=labels,
             options=options,

@@ -8,19 +8,25 @@ import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 import click
 
+from quire.bookie import BookieAddress
 from quire.cli.ending import handling
 from quire.cli.payloads import stdin_chunks
 from quire.client import Client
-from quire.connection import connect
+from quire.connection import connect, open_contexts
 from quire.errors import ConfigurationError
+from quire.ledger.links import link_bookie
+from quire.ledger.roster import LinkedBookie
 from quire.metastore import create_store
 from quire.metastore.place import resolve_store
+from quire.wire.certificates import TlsOptions, local_tls
+from quire.wire.tls import Contexts
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -35,6 +41,7 @@ class Settings:
 
     store: str | None = None
     json: bool = False
+    tls: TlsOptions | None = None
 
     def store_uri(self) -> str:
         """Return the store to use. Raises `ConfigurationError` when none can be found."""
@@ -49,7 +56,17 @@ class Settings:
 
     def connect(self) -> AbstractAsyncContextManager[Client]:
         """Connect to a cluster. Raises `ConfigurationError` for a store that does not exist."""
-        return connect(self.store_uri())
+        return connect(self.store_uri(), tls=self.tls)
+
+    def certificates(self) -> Contexts | None:
+        """Return the certificates of this program; None if it has none. Raises
+        `CertificateError`.
+        """
+        return open_contexts(self.tls or local_tls(self.store_uri()))
+
+    def link(self) -> Callable[[BookieAddress], LinkedBookie]:
+        """Return what makes a link to a bookie, for commands without a client."""
+        return partial(link_bookie, tls=self.certificates())
 
     async def create_store(self) -> None:
         """Create a SQLite file that does not exist yet: a candidate needs no cluster."""

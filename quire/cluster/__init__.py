@@ -1,9 +1,9 @@
 """A whole cluster on this machine, for tutorials, tests and trying faults.
 
-Read `local.py` (the cluster), `process.py` (one bookie as a child process), and the package
-`zookeeper` for its servers.
+Read `local.py` (the cluster), `process.py` (one bookie as a child process), `certificates.py` (its
+TLS), and the package `zookeeper` for its servers.
 
-May import: quire.client, quire.metastore, quire.storage, values.
+May import: quire.client, quire.metastore, quire.storage, the wire's certificates, values.
 """
 
 from quire.cluster.local import LocalCluster, ServerDeath

@@ -21,12 +21,14 @@ import logging
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from quire.cluster.certificates import LocalCertificates
 from quire.cluster.process import PROGRAM, BookieProcess, ProcessState, Ready
 from quire.cluster.zookeeper.local import LocalZooKeeper, servers_of
 from quire.directory_lock import lock_directory, unlock_directory
@@ -40,7 +42,8 @@ from quire.metastore.place import (
     resolve_store,
 )
 from quire.private_files import complaint, make_directories
-from quire.storage.identity.identity import format_directory, is_formatted
+from quire.storage.identity.identity import bookie_of, format_directory, is_formatted
+from quire.wire.certificates import LOCAL, TlsOptions
 
 START_SECONDS: Final = 60.0
 """A bookie has to be ready within this time; replaying a full journal takes a few seconds."""
@@ -83,7 +86,8 @@ class LocalCluster:
     `directory` keeps the cluster's data; without one a temporary directory is used and removed.
     `store` names another metadata store than the SQLite file in the directory; `zookeeper` is how
     many ZooKeeper servers to run instead (1, 3 or 5), from the jars in `zookeeper_jars` or of
-    pyspark. `labels` are given to the bookies in turn, as if they stood in several racks. A
+    pyspark. `labels` are given to the bookies in turn, as if they stood in several racks. With
+    `tls` the bookies take TLS connections only, with certificates of the cluster's own authority. A
     directory that has either continues with it by default. Must be used from one event loop.
     Raises `ConfigurationError` for fewer than one bookie, for arguments that contradict the
     directory, and if Java or the jars are missing.
@@ -101,6 +105,7 @@ class LocalCluster:
         zookeeper: int | None = None,
         zookeeper_jars: str | Path | None = None,
         labels: Sequence[Labels] = (),
+        tls: bool = False,
     ) -> None:
         if bookies < 1:
             raise ConfigurationError(f"a cluster has at least one bookie, not {bookies}")
@@ -114,6 +119,8 @@ class LocalCluster:
         )
         self.bookies = bookies
         self._labels = labels
+        self._has_tls = tls
+        self._certificates: LocalCertificates | None = None
         self._store = store or cluster_store(self.directory)
         self.zookeeper: LocalZooKeeper | None = None
         try:
@@ -137,6 +144,11 @@ class LocalCluster:
         """The URI for clients. With ZooKeeper of its own it is known once the cluster runs."""
         return self._store if self.zookeeper is None else self.zookeeper.ensemble.uri
 
+    @property
+    def tls(self) -> TlsOptions | None:
+        """The files of a client, for `connect`; None without TLS, and before `start`."""
+        return None if self._certificates is None else self._certificates.client
+
     async def start(self, on_ready: Callable[[int], None] | None = None) -> None:
         """Format new directories, start every bookie and wait until clients can find all of them.
 
@@ -157,6 +169,7 @@ class LocalCluster:
         try:
             self._make_directory()
             self._lock = lock_directory(self.directory, "another local cluster")
+            self._make_certificates()
             if self.zookeeper is not None:
                 await self.zookeeper.start()
             for index in range(self.bookies):
@@ -182,6 +195,11 @@ class LocalCluster:
         for path in (self.directory, self.directory / METADATA_FILE):
             if (found := complaint(path)) is not None:
                 _log.warning("%s", found)
+
+    def _make_certificates(self) -> None:
+        """Issue missing certificates. A cluster that had TLS keeps it."""
+        if self._has_tls or (self.directory / LOCAL).is_dir():
+            self._certificates = LocalCertificates(self.directory, time.time())
 
     def _remember_store(self) -> None:
         """Note a store outside the directory: clients that name the directory mean that store.
@@ -366,6 +384,17 @@ class LocalCluster:
         """
         return self.directory / f"bookie-{index}"
 
+    def bookie_tls(self, index: int) -> TlsOptions | None:
+        """Return the certificate of a bookie and its key.
+
+        Args:
+            index: the bookie's number, from 0 on.
+
+        Returns:
+            The files; None without TLS. They exist once the bookie was started.
+        """
+        return None if self._certificates is None else self._certificates.bookie(index)
+
     def bookie_log(self, index: int) -> Path:
         """Return the file of a bookie's log.
 
@@ -412,6 +441,13 @@ class LocalCluster:
         if not await is_formatted(directory):
             await format_directory(directory, self.store_uri)
 
+    async def _tls_arguments(self, index: int) -> list[str]:
+        if self._certificates is None:
+            return []
+        bookie = await bookie_of(self.bookie_directory(index))
+        certificate, key, ca = self._certificates.issue(index, bookie).files
+        return [f"--tls-cert={certificate}", f"--tls-key={key}", f"--tls-ca={ca}"]
+
     async def _start(self, index: int, on_ready: Callable[[int], None] | None = None) -> None:
         arguments = (
             "bookie",
@@ -421,6 +457,7 @@ class LocalCluster:
             "--exit-with-parent",
             "--json",
             *([f"--labels={self._labels[index % len(self._labels)]}"] if self._labels else []),
+            *await self._tls_arguments(index),
         )
         name = f"bookie-{index}"
         self._expected.discard(index)

@@ -3,6 +3,7 @@
     QuireError
     ├── RetryError                 nothing happened; the same call may succeed later
     │   ├── BookieUnavailableError     a bookie did not answer, or not in time
+    │   │   └── UntrustedBookieError       its address does not prove to be the bookie's
     │   ├── ReadOnlyBookieError        a bookie takes no new entries (disk full)
     │   ├── NotEnoughBookiesError      too few bookies to form or mend an ensemble
     │   │   └── NotEnoughDomainsError      writable bookies are in too few domains of the placement
@@ -61,7 +62,9 @@
     │   ├── WrongLoopError             the handle belongs to another event loop
     │   ├── ConfigurationError         an option, address or file that cannot work
     │   │   ├── MissingExtraError          a package of an extra is not installed
+    │   │   ├── CertificateError           a certificate or key cannot be used as it is
     │   │   └── FormatLevelError           this program does not speak the level of the cluster
+    │   ├── TlsMismatchError           one side wants TLS, and the other has none
     │   ├── JobReusedError             another stream writes under the name of a job
     │   ├── DecryptionError            an encrypted batch does not open with the given keys
     │   │   └── MissingKeyError            its key is not among the given keys
@@ -141,6 +144,7 @@ from quire.errors.base import (
     WrongBookieError,
     WrongLoopError,
 )
+from quire.errors.certificates import CertificateError, TlsMismatchError, UntrustedBookieError
 from quire.errors.directories import DirectoryInUseError, SharedFilesError
 from quire.errors.logs import (
     BehindError,
@@ -176,6 +180,7 @@ __all__ = [
     "BehindError",
     "BookieBusyError",
     "BookieUnavailableError",
+    "CertificateError",
     "ClientRefusedError",
     "ClosedError",
     "ColdFileMissingError",
@@ -240,12 +245,14 @@ __all__ = [
     "StoreUnavailableError",
     "StoreWentBackError",
     "TailConflictError",
+    "TlsMismatchError",
     "TooManyJobsError",
     "TooManyProducersError",
     "TxidOrderError",
     "UnauthorizedError",
     "UnreadableError",
     "UnsupportedError",
+    "UntrustedBookieError",
     "UpgradeRefusedError",
     "VersionConflictError",
     "WishRefusedError",

@@ -23,7 +23,7 @@ from quire.bookie import BookieAddress
 from quire.election.election import Election
 from quire.errors import ConfigurationError, HandleClosedError, NoSuchNodeError, QuireError
 from quire.healing.audit import Audit
-from quire.ledger.remote import RemoteBookie
+from quire.ledger.links import link_bookie
 from quire.ledger.roster import BookieRoster, LinkedBookie
 from quire.ledger.stored_records import StoredRecords
 from quire.metastore.layout import BOOKIES, HEALING_SWITCH
@@ -52,7 +52,7 @@ class Auditor:
         delay: float,
         clock: Callable[[], float],
         rng: random.Random,
-        connect: Callable[[BookieAddress], LinkedBookie] = RemoteBookie,
+        connect: Callable[[BookieAddress], LinkedBookie] = link_bookie,
     ) -> None:
         """`name` is shown; `delay` are the seconds until a bookie that is missing counts as lost;
         `clock` is the wall clock in seconds; `connect` makes a link to a bookie without waiting.
@@ -156,7 +156,7 @@ async def auditing(
     delay: float,
     clock: Callable[[], float],
     rng: random.Random,
-    connect: Callable[[BookieAddress], LinkedBookie] = RemoteBookie,
+    connect: Callable[[BookieAddress], LinkedBookie] = link_bookie,
 ) -> AsyncIterator[Auditor]:
     """Offer an auditor while the block runs; see `Auditor`."""
     auditor = Auditor(store, name, delay=delay, clock=clock, rng=rng, connect=connect)

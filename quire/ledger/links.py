@@ -1,6 +1,7 @@
 """How a client reaches a bookie: the protocol is in the bookie's address.
 
-    host:port          a server process, over gRPC and plain frames (remote.py)
+    host:port          a server process, over gRPC and plain frames (remote.py), with TLS if the
+                       bookie and the client have it
     memory://name/n    a bookie of this process, offered under that address (quire.testing)
 
 A bookie that is offered belongs to one event loop, as every link does.
@@ -8,12 +9,14 @@ A bookie that is offered belongs to one event loop, as every link does.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from quire.bookie import QUIRE, BookieAddress
-from quire.errors import BookieUnavailableError
-from quire.ledger.remote import RemoteBookie
+from quire.bookie import QUIRE, QUIRE_TLS, BookieAddress
+from quire.errors import BookieUnavailableError, TlsMismatchError
+from quire.ledger.remote import REQUEST_SECONDS, RemoteBookie
 from quire.ledger.roster import LinkedBookie
+from quire.wire.tls import Contexts
 
 MEMORY: Final = "memory://"
 
@@ -31,24 +34,63 @@ def withdraw_bookie(address: str) -> None:
     _offered.pop(address, None)
 
 
-def link_bookie(address: BookieAddress, *, request_timeout: float) -> LinkedBookie:
+def choose_ports(address: BookieAddress, tls: Contexts | None) -> tuple[BookieAddress, bool]:
+    """Return the ports of a bookie that a process uses, and whether they have TLS.
+
+    Args:
+        address: as the bookie registered it.
+        tls: the certificates of this process; None for a process without TLS.
+
+    Raises:
+        TlsMismatchError: no port suits.
+    """
+    if address.protocol == QUIRE_TLS:
+        if tls is None:
+            raise TlsMismatchError(
+                address.bookie,
+                "takes TLS connections only, and this program has no certificate: give "
+                "connect(tls=…), or --tls-cert, --tls-key and --tls-ca",
+            )
+        return address, True
+    if tls is None:
+        return address, False
+    if address.tls is not None:
+        ports = address.tls
+        is_framed = ports.runs is not None
+        return replace(address, address=ports.address, runs=ports.runs, says_hello=is_framed), True
+    if tls.certificates.options.is_required:
+        raise TlsMismatchError(
+            address.bookie,
+            "takes no TLS connections, and this program makes no others: give the bookie a "
+            "certificate, or use TLS mode 'optional' until then",
+        )
+    return address, False
+
+
+def link_bookie(
+    address: BookieAddress, *, request_timeout: float = REQUEST_SECONDS, tls: Contexts | None = None
+) -> LinkedBookie:
     """Return a link to the bookie at an address.
 
     Args:
         address: as the bookie registered it.
         request_timeout: seconds after which a request without an answer fails.
+        tls: the certificates of this process; None for a process without TLS.
 
     Raises:
         BookieUnavailableError: the bookie speaks another protocol, or the address is of a bookie
             in memory, and this process offers none under it.
+        TlsMismatchError: the bookie takes TLS connections only, and this process has none; or the
+            other way round.
     """
-    if address.protocol != QUIRE:
+    if address.protocol not in (QUIRE, QUIRE_TLS):
         raise BookieUnavailableError(
             address.bookie,
             f"it speaks the protocol {address.protocol!r}, and this program {QUIRE!r} only",
         )
     if not address.address.startswith(MEMORY):
-        return RemoteBookie(address, request_timeout=request_timeout)
+        reached, has_tls = choose_ports(address, tls)
+        return RemoteBookie(reached, request_timeout=request_timeout, tls=tls if has_tls else None)
     try:
         return _offered[address.address]
     except KeyError:

@@ -25,25 +25,26 @@ from quire.errors import BookieUnavailableError, InvalidRequestError, QuireError
 from quire.ledger.run_stream import NO_MESSAGE, RunStream
 from quire.run import FRAME_BYTES_MAX, SIZE
 from quire.wire import bookie_pb2 as pb
-from quire.wire import bookie_pb2_grpc as rpc
 from quire.wire import reads
 from quire.wire.adds import encode_lac, encode_run
+from quire.wire.channel import BookieChannel
 from quire.wire.codec import decode_info, decode_ranges, decode_tail
 from quire.wire.hello import Hello
-from quire.wire.run_calls import FramedRuns, GrpcRuns
-from quire.wire.transport import (
-    EOF,
-    SENT_RUN_BYTES_MAX,
-    RpcError,
-    explain,
-    open_channel,
-)
+from quire.wire.run_calls import FramedRuns, GrpcRuns, RunCall
+from quire.wire.tls import Contexts
+from quire.wire.transport import EOF, SENT_RUN_BYTES_MAX, RpcError
 
 REQUEST_SECONDS: Final = 5.0
 """How long a request may take before its bookie counts as unavailable."""
 
 WAIT_SECONDS_MAX: Final = 300.0
 """Longest wait of one `wait_tail`; a longer one returns early with nothing new."""
+
+LOOK_SECONDS: Final = 1.0
+"""How often a stream in use looks whether certificates have changed."""
+
+RENEWED_SHARE: Final = 0.1
+"""A stream is replaced when this part of the life of the bookie's certificate is left."""
 
 RUN_READ_BYTES_MAX: Final = READ_ANSWER_BYTES_MAX + SIZE.size + FRAME_BYTES_MAX
 """More than any read returns: it is cut at the requested bytes, unless its first frame is larger.
@@ -63,17 +64,26 @@ class RemoteBookie:
     again.
     """
 
-    def __init__(self, address: BookieAddress, *, request_timeout: float = REQUEST_SECONDS) -> None:
+    def __init__(
+        self,
+        address: BookieAddress,
+        *,
+        request_timeout: float = REQUEST_SECONDS,
+        tls: Contexts | None = None,
+    ) -> None:
+        """Make a link to an address, without waiting. `tls` are the certificates of this process;
+        without them the link has no TLS.
+        """
         self.address = address
+        self._tls = tls
         self._bookie = address.bookie
         self._timeout = request_timeout
-        self._channel = open_channel(address.address)
-        self._stub: Any = rpc.BookieStub(self._channel)
-        open_call: Any = self._channel.unary_stream  # yields bytes: reads.py takes them apart
-        serialize = pb.ReadRequest.SerializeToString
-        self._open_read = open_call(reads.METHOD, request_serializer=serialize)
+        self._grpc = BookieChannel(address.address, address.bookie, tls)
         self._stream: RunStream | None = None
-        self._broken: list[RunStream] = []
+        self._before: list[RunStream] = []
+        """Streams that were broken or replaced, and may still be ending."""
+        self._version = 0
+        self._opened_at = self._look_at = 0.0
         self._closed = False
 
     def add(
@@ -100,15 +110,42 @@ class RemoteBookie:
 
     def _open_stream(self) -> RunStream:
         self._check_open()
-        if self._stream is None or self._stream.broken is not None:
-            if self._stream is not None:
-                self._broken = [stream for stream in self._broken if not stream.ended]
-                self._broken.append(self._stream)
-            runs = self.address.runs
-            hello = Hello("client") if self.address.says_hello else None
-            call = GrpcRuns(self._channel) if runs is None else FramedRuns(runs, hello)
-            self._stream = RunStream(call, self._bookie, self._timeout)
+        before = self._stream
+        if before is None or before.broken is not None or self._is_outdated(before):
+            if before is not None:
+                self._before = [stream for stream in self._before if not stream.ended]
+                self._before.append(before)
+            is_followed = before is not None and before.broken is None
+            call, after = self._open_call(), before if is_followed else None
+            self._stream = RunStream(call, self._bookie, self._timeout, after)
+            self._version = 0 if self._tls is None else self._tls.version
+            self._opened_at = self._now()
+        assert self._stream is not None, "it was opened"
         return self._stream
+
+    def _now(self) -> float:
+        """Return the wall clock's seconds: certificates end by it."""
+        return 0.0 if self._tls is None else self._tls.certificates.clock()
+
+    def _open_call(self) -> RunCall:
+        runs = self.address.runs
+        if runs is None:
+            return GrpcRuns(self._grpc.channel, self._grpc.explain)
+        hello = Hello("client") if self.address.says_hello else None
+        session = None if self._tls is None else self._tls.open(self._bookie)
+        return FramedRuns(runs, hello, session)
+
+    def _is_outdated(self, stream: RunStream) -> bool:
+        """Return whether a certificate was replaced, or the bookie's is about to end: then the
+        next run goes by a new connection. Looks once a second.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._tls is None or now < self._look_at:
+            return False
+        self._look_at = now + LOOK_SECONDS
+        end = stream.end
+        is_ending = end is not None and self._now() >= end - RENEWED_SHARE * (end - self._opened_at)
+        return is_ending or self._tls.version != self._version
 
     async def read(
         self,
@@ -131,8 +168,9 @@ class RemoteBookie:
             bytes_max=min(max(bytes_max, 0), 2**32 - 1),
         )
         self._check_open()
+        await self._grpc.renew()
         return await self._answer(
-            self._collect(self._open_read(request, timeout=self._timeout)), self._timeout
+            self._collect(self._grpc.open_read(request, timeout=self._timeout)), self._timeout
         )
 
     async def _collect(self, call: Any) -> bytes:
@@ -156,7 +194,7 @@ class RemoteBookie:
         request = _build(
             pb.ReadTailRequest, bookie=self._bookie, ledger=ledger, fence_key=fence_key
         )
-        return decode_tail(await self._call(self._stub.ReadTail, request, self._timeout))
+        return decode_tail(await self._call("ReadTail", request, self._timeout))
 
     async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
         """See `Bookie.wait_tail`; returns after `WAIT_SECONDS_MAX` at the latest."""
@@ -168,7 +206,7 @@ class RemoteBookie:
             above=above,
             timeout_ms=round(wait * 1000),
         )
-        return decode_tail(await self._call(self._stub.WaitTail, request, wait + self._timeout))
+        return decode_tail(await self._call("WaitTail", request, wait + self._timeout))
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         """See `Bookie.write_lac`. It travels in the stream of adds, in a place of its own."""
@@ -182,35 +220,37 @@ class RemoteBookie:
         request = _build(
             pb.SyncRequest, bookie=self._bookie, ledger=ledger, key=key, first=first, last=last
         )
-        return await self._call_for_ranges(self._stub.Sync, request)
+        return await self._call_for_ranges("Sync", request)
 
     async def list_entries(
         self, ledger: LedgerId, first: EntryId = 0
     ) -> list[tuple[EntryId, EntryId]]:
         """See `Bookie.list_entries`."""
         request = _build(pb.ListEntriesRequest, bookie=self._bookie, ledger=ledger, first=first)
-        found = await self._call_for_ranges(self._stub.ListEntries, request)
+        found = await self._call_for_ranges("ListEntries", request)
         # A bookie that does not know of pieces says it all again.
         return [(max(low, first), high) for low, high in found if high >= first]
 
     async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
         """See `Bookie.list_ledgers`."""
         request = _build(pb.ListLedgersRequest, bookie=self._bookie, first=first)
-        return await self._call_for_ranges(self._stub.ListLedgers, request)
+        return await self._call_for_ranges("ListLedgers", request)
 
     async def info(self) -> BookieInfo:
         """See `Bookie.info`."""
         request = pb.InfoRequest(bookie=self._bookie)
-        return decode_info(await self._call(self._stub.Info, request, self._timeout))
+        return decode_info(await self._call("Info", request, self._timeout))
 
-    async def _call(self, method: Any, request: object, timeout: float) -> Any:
+    async def _call(self, method: str, request: object, timeout: float) -> Any:
         self._check_open()
-        reply = await self._answer(method(request, timeout=timeout), timeout)
+        await self._grpc.renew()
+        call = getattr(self._grpc.stub, method)(request, timeout=timeout)
+        reply = await self._answer(call, timeout)
         if reply is None:  # gRPC returns None for bytes that it cannot decode
             raise self._unavailable(NO_MESSAGE)
         return reply
 
-    async def _call_for_ranges(self, method: Any, request: object) -> list[tuple[EntryId, EntryId]]:
+    async def _call_for_ranges(self, method: str, request: object) -> list[tuple[EntryId, EntryId]]:
         reply = await self._call(method, request, self._timeout)
         if len(reply.bounds) % 2:
             raise self._unavailable(f"{NO_MESSAGE}: its last range has no end")
@@ -221,7 +261,7 @@ class RemoteBookie:
         try:
             return await call
         except RpcError as error:
-            raise self._unavailable(explain(error, timeout)) from error
+            raise await self._grpc.explain(error, timeout) from error
         except asyncio.CancelledError:
             # Closing the channel cancels its calls, which looks as if their callers were.
             if _is_cancelled() or not self._closed:
@@ -238,9 +278,9 @@ class RemoteBookie:
     async def close(self) -> None:
         """Break calls under way and release the connection. Harmless when called again."""
         self._closed = True
-        for stream in (*self._broken, *([self._stream] if self._stream else [])):
+        for stream in (*self._before, *([self._stream] if self._stream else [])):
             await stream.close()
-        await self._channel.close(None)
+        await self._grpc.close()
 
 
 def _is_cancelled() -> bool:

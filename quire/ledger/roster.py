@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from quire.aio.backoff import Backoff
 from quire.aio.retry import retry
 from quire.aio.tasks import Tasks
-from quire.bookie import QUIRE, Bookie, BookieAddress
+from quire.bookie import QUIRE, QUIRE_TLS, Bookie, BookieAddress
 from quire.entry import BookieId
 from quire.errors import (
     BookieUnavailableError,
@@ -88,7 +88,7 @@ class BookieRoster:
         self,
         store: MetadataStore,
         connect: Callable[[BookieAddress], LinkedBookie],
-        speaks: Collection[str] = (QUIRE,),
+        speaks: Collection[str] = (QUIRE, QUIRE_TLS),
     ) -> None:
         self._store = store
         self._connect = connect
@@ -237,7 +237,7 @@ def _is_closed(error: Exception) -> bool:
 
 def _is_same_place(one: BookieAddress, other: BookieAddress) -> bool:
     def place(each: BookieAddress) -> tuple[object, ...]:
-        return each.address, each.runs, each.says_hello, each.protocol
+        return each.address, each.runs, each.says_hello, each.protocol, each.tls
 
     return place(one) == place(other)
 

@@ -22,13 +22,19 @@ from quire.errors import (
     BookieUnavailableError,
     ClientRefusedError,
     QuireError,
+    UntrustedBookieError,
 )
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import EncodedRun, encode_request
 from quire.wire.codec import decode_failure
 from quire.wire.hello import Refusal
 from quire.wire.reads import NoMessageError
-from quire.wire.run_calls import RunCall, StreamOverError, StreamRefusedError
+from quire.wire.run_calls import (
+    RunCall,
+    StreamOverError,
+    StreamRefusedError,
+    StreamUntrustedError,
+)
 from quire.wire.transport import BATCH_BYTES_MAX
 
 QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -49,10 +55,21 @@ class _Waiting:
 
 class RunStream:
     """One stream of adds, from its first run to its break. Never mended: a new one takes its
-    place."""
+    place.
 
-    def __init__(self, call: RunCall, bookie: BookieId, timeout: float) -> None:
+    A stream `after` another, which gets no more runs, sends its first run once all runs of the
+    other are settled: the order stays, whatever connections they take. If the other loses runs,
+    this one breaks too, as if they were one.
+    """
+
+    def __init__(
+        self, call: RunCall, bookie: BookieId, timeout: float, after: RunStream | None = None
+    ) -> None:
         self.broken: QuireError | None = None
+        self._after = after
+        self._has_lost = False
+        """Whether it broke with runs under way."""
+        self._drained: asyncio.Future[None] | None = None
         self._call = call
         self._bookie = bookie
         self._timeout = timeout
@@ -71,6 +88,11 @@ class RunStream:
     def ended(self) -> bool:
         return self._sending.done() and self._receiving.done()
 
+    @property
+    def end(self) -> float | None:
+        """When the bookie's certificate ends, as the connection was told."""
+        return self._call.end
+
     def submit(self, encoded: EncodedRun) -> asyncio.Future[None]:
         """Queue a run after all others; the future resolves when it is durable, or fails. The
         future of an explicit LAC resolves when the bookie has noted it.
@@ -88,7 +110,24 @@ class RunStream:
             self._alarm = self._loop.call_later(self._timeout, self._check_oldest)
         return future
 
+    async def _settled(self) -> None:
+        """Return when no run is under way."""
+        while self._waiting:
+            self._drained = self._loop.create_future()
+            await self._drained
+
+    async def _follow(self, before: RunStream) -> None:
+        """Wait for the end of the stream before this one."""
+        await before._settled()
+        if before._has_lost and before.broken is not None:
+            self._break(before.broken)
+            return
+        await before.close()
+
     async def _send(self) -> None:
+        before, self._after = self._after, None
+        if before is not None:
+            await self._follow(before)
         try:
             while True:
                 await self._queued.wait()
@@ -119,6 +158,8 @@ class RunStream:
                 self._settle(reply)
         except StreamRefusedError as error:
             self._break(_refused(self._bookie, error.refusal))
+        except StreamUntrustedError as error:
+            self._break(UntrustedBookieError(self._bookie, str(error)))
         except NoMessageError as error:
             reason = f"{NO_MESSAGE}: {error}"
         except StreamOverError as error:
@@ -143,6 +184,11 @@ class RunStream:
             future = waiting.pop(number).future
             if not future.done():
                 future.set_result(None)
+        self._tell_drained()
+
+    def _tell_drained(self) -> None:
+        if not self._waiting and self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     def _check_oldest(self) -> None:
         """Break the stream when its oldest run is overdue; one alarm serves all of them."""
@@ -167,7 +213,9 @@ class RunStream:
         for waiting in self._waiting.values():
             if not waiting.future.done():
                 waiting.future.set_exception(error)
+        self._has_lost = bool(self._waiting)
         self._waiting.clear()
+        self._tell_drained()
         self._queue.clear()
         self._call.cancel()
         self._sending.cancel()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from quire.bookie import QUIRE, BookieAddress
+from quire.bookie import QUIRE, BookieAddress, TlsPorts
 from quire.entry import BookieId
 from quire.errors import ConfigurationError, CorruptRecordError
 from quire.fields import NOTHING, Unknown
@@ -22,7 +22,7 @@ HELLO_LEVEL: Final = 2
 """Programs that speak this level greet each other with a hello on connections for runs."""
 
 FORMAT: Final = RecordFormat(
-    "bookie", PROGRAM_FIELDS | {"address", "writable", "runs", "labels", "room", "protocol"}
+    "bookie", PROGRAM_FIELDS | {"address", "writable", "runs", "labels", "room", "protocol", "tls"}
 )
 
 
@@ -39,6 +39,9 @@ def encode_registration(
         body["room"] = address.room
     if address.protocol != QUIRE:
         body["protocol"] = address.protocol
+    if address.tls is not None:
+        ports = {"address": address.tls.address, "runs": address.tls.runs}
+        body["tls"] = {name: port for name, port in ports.items() if port is not None}
     return FORMAT.encode(body, unknown)
 
 
@@ -59,7 +62,19 @@ def decode_registration(bookie: BookieId, data: bytes) -> BookieAddress:
     if not isinstance(protocol, str):
         raise CorruptRecordError(path, f"protocol {protocol!r}")
     hello, labels = says_hello and runs is not None, read_labels(path, body.get("labels", {}))
-    return BookieAddress(bookie, address, writable, runs, hello, labels, room, protocol)
+    ports = _read_ports(path, body.get("tls"))
+    return BookieAddress(bookie, address, writable, runs, hello, labels, room, protocol, ports)
+
+
+def _read_ports(path: str, found: object) -> TlsPorts | None:
+    match found:
+        case None:
+            return None
+        case {"address": str(address), "runs": str(runs)}:
+            return TlsPorts(address, runs)
+        case {"address": str(address)}:
+            return TlsPorts(address)
+    raise CorruptRecordError(path, f"tls {found!r}")
 
 
 def label_fields(labels: Labels) -> dict[str, str]:

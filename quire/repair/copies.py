@@ -9,10 +9,11 @@ sent it has compared it with a checksum of its own.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+from quire.bookie import BookieAddress
 from quire.entry import DIGEST_BYTES, HEADER, BookieId, DigestKind, EntryId, LedgerId, Sealer
 from quire.errors import (
     CorruptEntryError,
@@ -21,11 +22,12 @@ from quire.errors import (
     UnreadableError,
     VersionConflictError,
 )
+from quire.ledger.links import link_bookie
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum_call import within
 from quire.ledger.records import LedgerRecords
-from quire.ledger.remote import REQUEST_SECONDS, RemoteBookie
-from quire.ledger.roster import BookieRoster, Bookies
+from quire.ledger.remote import REQUEST_SECONDS
+from quire.ledger.roster import BookieRoster, Bookies, LinkedBookie
 from quire.ledger.stored_records import StoredRecords
 from quire.ledger.versioned import change_metadata
 from quire.metastore.layout import ledger_path
@@ -41,9 +43,16 @@ SECRET: Final = (DigestKind.HMAC_SHA1, DigestKind.HMAC_SHA256)
 
 
 @asynccontextmanager
-async def open_copies(store: MetadataStore, bookie: BookieId) -> AsyncIterator[Copies]:
-    """Reach the other bookies of a cluster while the block runs. Raises the store's errors."""
-    roster = BookieRoster(store, RemoteBookie)
+async def open_copies(
+    store: MetadataStore,
+    bookie: BookieId,
+    *,
+    connect: Callable[[BookieAddress], LinkedBookie] = link_bookie,
+) -> AsyncIterator[Copies]:
+    """Reach the other bookies of a cluster while the block runs; `connect` makes a link to one
+    without waiting. Raises the store's errors.
+    """
+    roster = BookieRoster(store, connect)
     try:
         await roster.start()
         records = StoredRecords(store, random.Random())

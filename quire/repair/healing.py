@@ -14,15 +14,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from quire.aio.timing import time_limit
+from quire.bookie import BookieAddress
 from quire.entry import BookieId, LedgerId
 from quire.errors import InvalidRequestError, NoSuchLedgerError, NoSuchNodeError, QuireError
 from quire.ledger.domains import Candidate
 from quire.ledger.inventory import take_inventory
+from quire.ledger.links import link_bookie
 from quire.ledger.metadata import Replica
 from quire.ledger.quorum_call import QuorumCall
 from quire.ledger.records import LedgerRecords
-from quire.ledger.remote import REQUEST_SECONDS, RemoteBookie
-from quire.ledger.roster import BookieRoster
+from quire.ledger.remote import REQUEST_SECONDS
+from quire.ledger.roster import BookieRoster, LinkedBookie
 from quire.ledger.stored_records import StoredRecords
 from quire.metastore.layout import MOVES, STANDINGS, standing_path
 from quire.metastore.standing import Standing, Wish
@@ -56,9 +58,13 @@ def _raise(answer: tuple[object, QuireError | None]) -> None:
 
 
 @asynccontextmanager
-async def open_healing(store: MetadataStore) -> AsyncIterator[Healing]:
-    """Reach a cluster while the block runs. Raises the store's errors."""
-    roster = BookieRoster(store, RemoteBookie)
+async def open_healing(
+    store: MetadataStore, connect: Callable[[BookieAddress], LinkedBookie] = link_bookie
+) -> AsyncIterator[Healing]:
+    """Reach a cluster while the block runs; `connect` makes a link to a bookie without waiting.
+    Raises the store's errors.
+    """
+    roster = BookieRoster(store, connect)
     rng = random.Random()
     try:
         await roster.start()

@@ -25,14 +25,16 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Final, TypeAlias
 
+from quire.bookie import BookieAddress
 from quire.entry import BookieId, LedgerId
 from quire.errors import ConflictError, NoSuchLedgerError, OutcomeUnknownError, QuireError
 from quire.ledger.inventory import Inventory, compare, list_held, named_by
+from quire.ledger.links import link_bookie
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.ranges import Ranges
 from quire.ledger.records import LedgerRecords
-from quire.ledger.remote import REQUEST_SECONDS, RemoteBookie
-from quire.ledger.roster import BookieRoster, Bookies
+from quire.ledger.remote import REQUEST_SECONDS
+from quire.ledger.roster import BookieRoster, Bookies, LinkedBookie
 from quire.ledger.stored_records import StoredRecords
 from quire.metastore.cluster import Level
 from quire.metastore.store import MetadataStore
@@ -145,12 +147,20 @@ async def _some(
     return found
 
 
-def superfluous_copies(store: MetadataStore, bookie: BookieId, cluster: str) -> SuperfluousCopies:
-    """Return what proves copies of a bookie superfluous, over its cluster's store."""
+def superfluous_copies(
+    store: MetadataStore,
+    bookie: BookieId,
+    cluster: str,
+    *,
+    connect: Callable[[BookieAddress], LinkedBookie] = link_bookie,
+) -> SuperfluousCopies:
+    """Return what proves copies of a bookie superfluous, over its cluster's store; `connect` makes
+    a link to another bookie without waiting.
+    """
 
     @asynccontextmanager
     async def reach() -> AsyncIterator[Bookies]:
-        roster = BookieRoster(store, RemoteBookie)
+        roster = BookieRoster(store, connect)
         try:
             await roster.start()
             yield roster

@@ -25,9 +25,9 @@ from typing import Final, NoReturn, TypeAlias
 
 from quire.aio.backoff import Backoff
 from quire.aio.timing import time_limit
-from quire.bookie import Bookie, BookieAddress
+from quire.bookie import Bookie, BookieAddress, TlsPorts
 from quire.entry import BookieId
-from quire.errors import CorruptStorageError, QuireError, StoreUnavailableError
+from quire.errors import CertificateError, CorruptStorageError, QuireError, StoreUnavailableError
 from quire.event_log import observing
 from quire.extras import needed_for
 from quire.labels import NOWHERE, Labels
@@ -54,7 +54,10 @@ from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.serving.obedient import ObedientBookie
 from quire.storage.serving.presence import Presence
 from quire.storage.serving.vitals import Stage, Vitals
+from quire.wire.certificates import SOON_SECONDS, day
 from quire.wire.exposure import exposed
+from quire.wire.identity import server_name
+from quire.wire.tls import Contexts
 from quire.wire.transport import split_address
 
 _log = logging.getLogger(__name__)
@@ -162,13 +165,39 @@ def _start(tasks: Sequence[Collector | Scrubber | Mender], stack: AsyncExitStack
         task.start()
 
 
-def _warn_of_exposure(listening: Sequence[str], accepted: bool) -> None:
+def _warn_of_exposure(ports: Sequence[str | None], accepted: bool) -> None:
     """Say which ports other machines reach without TLS. Raises as `exposed`."""
-    for address in exposed("bookie", listening, accepted=accepted):
+    for address in exposed("bookie", filter(None, ports), accepted=accepted):
         _log.warning(
             "%s has no TLS: each machine that reaches it can read entries and fence ledgers",
             address,
         )
+
+
+def _tell_of_service(vitals: Vitals, registration: Registration, stack: AsyncExitStack) -> None:
+    """Have the vitals say that the bookie serves, until the stack ends."""
+    vitals.is_registered = lambda: registration.is_registered
+    vitals.reach(Stage.SERVING)
+    stack.callback(vitals.reach, Stage.ENDING)
+
+
+def check_certificate(bookie: BookieId, tls: Contexts | None) -> None:
+    """Raise `CertificateError` if a bookie's certificate is of another one: no client would
+    believe it. Warn if the certificate ends soon.
+    """
+    if tls is None:
+        return
+    certificates = tls.certificates
+    held, path = certificates.credentials, str(certificates.options.certificate)
+    if server_name(bookie) not in held.names:
+        found = ", ".join(held.names) or held.identity.name
+        raise CertificateError(
+            path,
+            f"is of {found}: the certificate of bookie {bookie} needs the DNS name "
+            f"{server_name(bookie)} (`quire certificates issue bookie {bookie}` makes one)",
+        )
+    if held.validity.end - certificates.clock() < SOON_SECONDS:
+        _log.warning("%s ends at %s: renew it", path, day(held.validity.end))
 
 
 def _guarded(node: BookieNode, births: Births) -> BornBookie:
@@ -215,6 +244,8 @@ async def serve(
     labels: Labels = NOWHERE,
     vitals: Vitals | None = None,
     insecure_network: bool = False,
+    tls: Contexts | None = None,
+    beside: TlsPorts | None = None,
 ) -> None:
     """Serve a formatted directory on host:port until cancelled, then end in good order.
 
@@ -229,7 +260,8 @@ async def serve(
     find the bookie; `metrics` is a host:port where Prometheus finds its figures and a supervisor
     its health; `labels` say where it is, and the host is this machine unless they name one;
     `vitals` are told each step; `insecure_network` accepts an address that other machines reach
-    (quire.wire.exposure). While the metadata store is away at the start, the bookie waits.
+    (quire.wire.exposure); with `tls` the ports take TLS connections only, or the ports `beside`
+    them do. While the metadata store is away at the start, the bookie waits.
 
     Raises `DirectoryInUseError`, `SharedFilesError`, `ConfigurationError` when directory, store or
     address cannot be used, `WrongBookieError` when the directory belongs to another cluster or
@@ -238,7 +270,7 @@ async def serve(
     """
     rng = rng or random.SystemRandom()
     vitals, meter = vitals or Vitals(), Meter()
-    _warn_of_exposure((listen, *([listen_runs] if listen_runs else [])), insecure_network)
+    _warn_of_exposure((listen, listen_runs) if tls is None or beside else (), insecure_network)
     async with AsyncExitStack() as stack:
         if metrics is not None:
             shown = await stack.enter_async_context(_shown(vitals, meter, metrics))
@@ -246,12 +278,12 @@ async def serve(
         with _naming_the_remedy(directory):
             disk = await open_to_serve(directory)  # first: a second process waits for nothing
             look_at_places = vitals.look_at_places = partial(places, disk)
-            if metrics is not None:
-                disk = MeteredDisk(disk, meter)
+            disk = disk if metrics is None else MeteredDisk(disk, meter)
             seconds = (options or StorageOptions()).close_seconds
             stack.push_async_callback(close_in_time, disk, seconds, on_fatal)
             store, cookie = await wait_for_store(partial(open_store, store_uri), disk, vitals, rng)
             stack.push_async_callback(store.close)
+            check_certificate(cookie.bookie, tls)
             vitals.reach(Stage.RECOVERING)
             observer = stack.enter_context(observing("bookie", cookie.bookie))
             make = partial(BookieNode.open, rng=rng, on_fatal=on_fatal, options=options)
@@ -268,8 +300,8 @@ async def serve(
         tasks = _upkeep(node, store, cookie, copies, orders, superfluous)
         _start(tasks, stack)
         where = (bookie, cookie.bookie, listen, listen_runs)
-        doors = serve_bookie(*where, advertise=advertise, limits=limits, refusals=meter.refusals)
-        address = await stack.enter_async_context(doors)
+        doors = partial(serve_bookie, advertise=advertise, limits=limits, tls=tls, beside=beside)
+        address = await stack.enter_async_context(doors(*where, refusals=meter.refusals))
         address = replace(address, labels=labels.at_host(socket.gethostname()))
         registration = Registration(
             *(store, obedient, address, rng, session_timeout),
@@ -279,7 +311,5 @@ async def serve(
         await presence.start(address)
         if auditor is not None:
             await stack.enter_async_context(auditor(store, cookie.bookie))
-        vitals.is_registered = lambda: registration.is_registered
-        vitals.reach(Stage.SERVING)
-        stack.callback(vitals.reach, Stage.ENDING)
+        _tell_of_service(vitals, registration, stack)
         await registration.keep(on_ready)

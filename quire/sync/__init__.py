@@ -29,6 +29,7 @@ from quire.sync.leading import SyncLeadingLog
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter, SyncNumberedWriter
 from quire.sync.logs import SyncLog, SyncLogReader
 from quire.sync.services import SyncService
+from quire.wire.certificates import TlsMode, TlsOptions
 
 __all__ = [
     "BEGINNING",
@@ -56,5 +57,7 @@ __all__ = [
     "SyncLogReader",
     "SyncNumberedWriter",
     "SyncService",
+    "TlsMode",
+    "TlsOptions",
     "connect",
 ]

@@ -40,6 +40,7 @@ from quire.sync.logs import SyncLog, SyncLogReader
 from quire.sync.portal import Portal
 from quire.sync.services import SyncService
 from quire.sync.twins import twin_of
+from quire.wire.certificates import TlsOptions
 
 
 @contextmanager
@@ -50,6 +51,7 @@ def connect(
     timeout: float = CONNECT_SECONDS,
     leave_timeout: float = LEAVE_SECONDS,
     metrics: CollectorRegistry | None = None,
+    tls: TlsOptions | None = None,
 ) -> Iterator[SyncClient]:
     """Connect to a cluster: `with quire.sync.connect(store) as client:`.
 
@@ -62,6 +64,7 @@ def connect(
         timeout: seconds to wait for a connection to the metadata store.
         leave_timeout: seconds to close the open handles in, on leaving the block.
         metrics: a `prometheus_client.CollectorRegistry` that gets this client's figures.
+        tls: certificate, key and trusted authorities, as with `quire.connect`.
 
     Yields:
         The client. Any thread may use it.
@@ -82,6 +85,7 @@ def connect(
         timeout=timeout,
         leave_timeout=leave_timeout,
         metrics=metrics,
+        tls=tls,
     )
     with portal.hold(held) as client:
         yield SyncClient(portal, client)

@@ -10,6 +10,7 @@ from typing import Any, Self
 from quire.cluster import LocalCluster, ProcessState, Ready, ServerDeath
 from quire.sync.portal import Portal
 from quire.sync.twins import twin_of
+from quire.wire.certificates import TlsOptions
 
 
 @twin_of(LocalCluster, "_cluster")
@@ -27,6 +28,11 @@ class SyncLocalCluster:
     def store_uri(self) -> str:
         """The metadata store's URI: what `connect` takes."""
         return self._cluster.store_uri
+
+    @property
+    def tls(self) -> TlsOptions | None:
+        """See `LocalCluster.tls`."""
+        return self._cluster.tls
 
     def start(self, on_ready: Callable[[int], None] | None = None) -> None:
         """See `LocalCluster.start`. `on_ready` is called on the loop's thread."""
@@ -75,6 +81,10 @@ class SyncLocalCluster:
     def bookie_directory(self, index: int) -> Path:
         """See `LocalCluster.bookie_directory`."""
         return self._cluster.bookie_directory(index)
+
+    def bookie_tls(self, index: int) -> TlsOptions | None:
+        """See `LocalCluster.bookie_tls`."""
+        return self._cluster.bookie_tls(index)
 
     def bookie_log(self, index: int) -> Path:
         """See `LocalCluster.bookie_log`."""

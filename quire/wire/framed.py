@@ -17,9 +17,10 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Hashable
-from functools import partial
 from typing import Final, NamedTuple, Protocol, cast
 
+from quire.wire.tls import Peer, TlsError, TlsSession
+from quire.wire.tls_layer import TlsLayer
 from quire.wire.transport import KEEPALIVE_SECONDS, MESSAGE_BYTES_MAX
 
 GREETING: Final = b"quire/runs/1\n"
@@ -95,6 +96,9 @@ class FramedConnection(asyncio.Protocol):
         self._is_unfinished = False
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._layer: TlsLayer | None = None
+        self.peer = Peer()
+        """The other side, as its certificate tells, once the connection is made."""
         self._parts: list[bytes] = []
         self._size = 0
         self._wanted = _SIZE.size if on_greeted is None else len(GREETING)
@@ -105,6 +109,7 @@ class FramedConnection(asyncio.Protocol):
         self._room: asyncio.Future[None] | None = None
         self._is_full = False
         self._over: str | None = None
+        self._error: Exception | None = None
         self._alarm: asyncio.TimerHandle | None = None
 
     async def read(self) -> bytes | None:
@@ -115,7 +120,7 @@ class FramedConnection(asyncio.Protocol):
         while not self._messages:
             if self._over is not None:
                 if self._over:
-                    raise ConnectionOverError(self._over)
+                    raise ConnectionOverError(self._over) from self._error
                 return None
             self._arrival = self._loop.create_future()
             await self._arrival
@@ -133,7 +138,7 @@ class FramedConnection(asyncio.Protocol):
             self._room = self._loop.create_future()
             await self._room
         if self._over is not None or self._transport is None or self._transport.is_closing():
-            raise ConnectionOverError(self._over or "the connection is closed")
+            raise ConnectionOverError(self._over or "the connection is closed") from self._error
         self._transport.writelines((_SIZE.pack(len(message)), message))
 
     def close(self) -> None:
@@ -141,14 +146,21 @@ class FramedConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
         else:
-            self._over = UNWANTED
+            self.abort()
 
     def abort(self) -> None:
         """End the connection now; if it is being made, end it when it is made."""
         if self._transport is not None:
             self._transport.abort()
-        else:
-            self._over = UNWANTED
+            return
+        self._over = UNWANTED
+        if self._layer is not None:
+            self._layer.abort()
+
+    def inside(self, layer: TlsLayer) -> TlsLayer:
+        """Have a layer of TLS below, which tells of the connection after its handshake."""
+        self._layer = layer
+        return layer
 
     # Reports of the transport.
 
@@ -157,6 +169,7 @@ class FramedConnection(asyncio.Protocol):
         if self._over is not None:
             made.abort()
             return
+        self.peer = made.get_extra_info("peer") or self.peer
         _probe(made.get_extra_info("socket"))
         made.set_write_buffer_limits(high=_SENT_BYTES_MAX)
         if self._on_greeted is None:
@@ -166,7 +179,7 @@ class FramedConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._over is None:
-            self._over = "" if error is None else _reason(error)
+            self._over, self._error = ("" if error is None else _reason(error)), error
         self._is_full = False
         self._forget_alarm()
         if self._budgets is not None:
@@ -262,6 +275,11 @@ class FramedConnection(asyncio.Protocol):
         self.abort()
 
 
+def pack_message(message: bytes) -> bytes:
+    """Return a message as the bytes of its frame."""
+    return _SIZE.pack(len(message)) + message
+
+
 def _wake(waiter: asyncio.Future[None] | None) -> None:
     if waiter is not None and not waiter.done():
         waiter.set_result(None)
@@ -284,16 +302,28 @@ def _probe(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
 
 
-async def connect(address: str, greeting: bytes = GREETING) -> FramedConnection:
-    """Open a connection to host:port and greet.
+async def connect(
+    address: str, greeting: bytes = GREETING, session: TlsSession | None = None
+) -> FramedConnection:
+    """Open a connection to host:port, by TLS if there is a session for it, and greet.
 
-    Raises `ConnectionOverError` when no server answers there.
+    Raises `ConnectionOverError` when no server answers there; its cause is a `TlsError` if TLS
+    failed. A server may refuse this side's certificate later: reading tells.
     """
     host, _, port = address.rpartition(":")
+    connection = FramedConnection(greeting=greeting)
+    layer = None
+    if session is not None:
+        layer = connection.inside(TlsLayer(session, connection, is_server=False))
     try:
-        _, connection = await asyncio.get_running_loop().create_connection(
-            partial(FramedConnection, greeting=greeting), host.strip("[]"), int(port)
+        await asyncio.get_running_loop().create_connection(
+            lambda: layer or connection, host.strip("[]"), int(port)
         )
-    except (OSError, ValueError, OverflowError) as error:  # the latter: not an address
+        if layer is not None:
+            await layer.opened
+    except (OSError, TlsError, ValueError, OverflowError) as error:  # the latter: not an address
         raise ConnectionOverError(f"{address}: {_reason(error)}") from error
+    except BaseException:
+        connection.abort()
+        raise
     return connection

@@ -1,4 +1,4 @@
-"""The identity of a peer: what its certificate proves about it.
+"""The identity of a peer: the name that its certificate proves.
 
 A certificate names its owner by a URI (`quire://bookie/<id>`, `quire://client/<name>`, SPIFFE), or
 by a DNS name. Its common name counts for nothing: no authority checks it. A URI comes first, since
@@ -29,7 +29,7 @@ it by themselves, whatever address the bookie has today."""
 
 
 class IdentityKind(StrEnum):
-    """What a name is."""
+    """The kind of a name."""
 
     NONE = "none"
     """The peer has shown no certificate."""
@@ -39,7 +39,7 @@ class IdentityKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The name by which rights are given to a peer."""
+    """The name that rights are given to."""
 
     name: str
     kind: IdentityKind

@@ -7,13 +7,16 @@ bytes that are not a message are `NoMessageError`; users of a stream need not kn
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from quire.errors import ClientRefusedError, UntrustedBookieError
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import METHOD, UNDECODABLE, decode_reply
 from quire.wire.framed import HELLO_GREETING, ConnectionOverError, FramedConnection, connect
 from quire.wire.hello import Hello, Refusal, decode_hello, encode_hello
 from quire.wire.reads import NoMessageError
+from quire.wire.tls import Blame, TlsError, TlsSession
 from quire.wire.transport import EOF, WRITE_ERRORS, RpcError, explain
 
 
@@ -21,12 +24,16 @@ class StreamOverError(Exception):
     """A stream that ended, or never began, with the reason in a few words."""
 
 
-class StreamRefusedError(Exception):
+class StreamRefusedError(StreamOverError):
     """The bookie's hello refuses this client."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.reason)
         self.refusal = refusal
+
+
+class StreamUntrustedError(StreamOverError):
+    """The server does not prove that it is the bookie."""
 
 
 class RunCall(Protocol):
@@ -47,11 +54,26 @@ class RunCall(Protocol):
         """End the stream at once."""
         ...
 
+    @property
+    def end(self) -> float | None:
+        """When the bookie's certificate ends, in seconds since 1970; None if nothing depends on
+        it, or while it is not known.
+        """
+        ...
+
 
 class GrpcRuns:
-    """A stream of runs as a call of a channel."""
+    """A stream of runs as a call of a channel.
 
-    def __init__(self, channel: Any) -> None:
+    `explained` gives the meaning of a failed call; without it each is an unavailable bookie.
+    """
+
+    end: None = None  # the channel renews its connections itself
+
+    def __init__(
+        self, channel: Any, explained: Callable[[RpcError], Awaitable[Exception]] | None = None
+    ) -> None:
+        self._explained = explained
         # A stream of bytes: adds.py has serialized them.
         self._call = channel.stream_stream(METHOD, response_deserializer=pb.AddReply.FromString)()
 
@@ -65,13 +87,22 @@ class GrpcRuns:
         try:
             reply: Any = await self._call.read()
         except RpcError as error:
-            raise StreamOverError(explain(error)) from error
+            raise await self._over(error) from error
         if reply is EOF:
             return None
         if reply is None:  # gRPC returns None for bytes that it cannot decode
             raise NoMessageError(UNDECODABLE)
         message: pb.AddReply = reply
         return message
+
+    async def _over(self, error: RpcError) -> StreamOverError:
+        found = None if self._explained is None else await self._explained(error)
+        match found:
+            case ClientRefusedError(reason=reason):
+                return StreamRefusedError(Refusal(reason))
+            case UntrustedBookieError(reason=reason):
+                return StreamUntrustedError(reason)
+        return StreamOverError(explain(error))
 
     def cancel(self) -> None:
         self._call.cancel()
@@ -84,9 +115,12 @@ class FramedRuns:
     follow without waiting for that: a bookie that refuses the client reads none of them.
     """
 
-    def __init__(self, address: str, hello: Hello | None = None) -> None:
+    def __init__(
+        self, address: str, hello: Hello | None = None, session: TlsSession | None = None
+    ) -> None:
         self._connection: FramedConnection | None = None
         self._hello = hello
+        self._session = session
         self.theirs: Hello | None = None
         """The bookie's hello, once it is here."""
         self._connecting = asyncio.create_task(self._connect(address))
@@ -95,8 +129,8 @@ class FramedRuns:
 
     async def _connect(self, address: str) -> FramedConnection:
         if self._hello is None:
-            return await connect(address)
-        connection = await connect(address, HELLO_GREETING)
+            return await connect(address, session=self._session)
+        connection = await connect(address, HELLO_GREETING, self._session)
         await connection.write(encode_hello(self._hello))
         return connection
 
@@ -116,7 +150,7 @@ class FramedRuns:
         try:
             await (await self._open()).write(message)
         except ConnectionOverError as error:
-            raise StreamOverError(str(error)) from error
+            raise _over(error) from error
 
     async def read(self) -> pb.AddReply | None:
         try:
@@ -125,7 +159,7 @@ class FramedRuns:
                 await self._meet(connection)
             message = await connection.read()
         except ConnectionOverError as error:
-            raise StreamOverError(str(error)) from error
+            raise _over(error) from error
         return None if message is None else decode_reply(message)
 
     async def _meet(self, connection: FramedConnection) -> None:
@@ -137,8 +171,22 @@ class FramedRuns:
         if self.theirs.refusal is not None:
             raise StreamRefusedError(self.theirs.refusal)
 
+    @property
+    def end(self) -> float | None:
+        return None if self._connection is None else self._connection.peer.end
+
     def cancel(self) -> None:
         self._is_cancelled = True
         self._connecting.cancel()
         if self._connection is not None:
             self._connection.abort()
+
+
+def _over(error: ConnectionOverError) -> StreamOverError:
+    """Return the end of a stream after the end of its connection."""
+    cause = error.__cause__
+    if not isinstance(cause, TlsError):
+        return StreamOverError(str(error))
+    if cause.blame is Blame.OURS:
+        return StreamRefusedError(Refusal(str(cause)))
+    return StreamUntrustedError(str(error))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from asyncio import InvalidStateError
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import grpc
@@ -15,9 +16,13 @@ import grpc.aio
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from quire.entry import BookieId
 from quire.errors import ConfigurationError
 from quire.run import FRAME_BYTES_MAX, RUN_BYTES_MAX
 from quire.wire import bookie_pb2 as pb
+from quire.wire.certificates import Certificates, Credentials
+from quire.wire.grpc_tls import channel_credentials, guarded, server_credentials
+from quire.wire.identity import server_name
 
 BATCH_BYTES_MAX: Final = 1024 * 1024
 """Runs are put into one message until it has this many bytes; a larger run travels alone."""
@@ -113,9 +118,19 @@ SERVER_OPTIONS: Final[Options] = (
 )
 
 
-def open_channel(address: str) -> grpc.aio.Channel:
-    """Return a channel to host:port; it connects when first used. Needs a running event loop."""
-    return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+def open_channel(
+    address: str, bookie: BookieId = "", credentials: Credentials | None = None
+) -> grpc.aio.Channel:
+    """Return a channel to host:port; it connects when first used. Needs a running event loop.
+
+    With credentials it has TLS, and only the bookie is taken for the other side.
+    """
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+    name = ("grpc.ssl_target_name_override", server_name(bookie))
+    return grpc.aio.secure_channel(
+        address, channel_credentials(credentials), options=(*CHANNEL_OPTIONS, name)
+    )
 
 
 def open_server(connections: int = CONNECTIONS_MAX) -> grpc.aio.Server:
@@ -124,22 +139,28 @@ def open_server(connections: int = CONNECTIONS_MAX) -> grpc.aio.Server:
     return grpc.aio.server(options=options, maximum_concurrent_rpcs=RPCS_MAX)
 
 
-def add_service(server: grpc.aio.Server, servicer: object) -> None:
-    """Have a server answer the calls of `quire.v1.Bookie`, each by the servicer's method.
+def add_service(
+    server: grpc.aio.Server, servicer: object, clock: Callable[[], float] | None = None
+) -> None:
+    """Have a server answer the calls of `quire.v1.Bookie`, each by the servicer's method. With a
+    wall clock, each only for as long as the certificate of the caller lives.
 
     What `Read` yields goes out as it is: reads.py has serialized it.
     """
-    methods = {method.name: _handler(servicer, method) for method in _SERVICE.methods}
+    methods = {method.name: _handler(servicer, method, clock) for method in _SERVICE.methods}
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler(_SERVICE.full_name, methods),)
     )
 
 
-def _handler(servicer: object, method: MethodDescriptor) -> grpc.RpcMethodHandler[Any, Any]:
+def _handler(
+    servicer: object, method: MethodDescriptor, clock: Callable[[], float] | None
+) -> grpc.RpcMethodHandler[Any, Any]:
     make = _HANDLERS[method.client_streaming, method.server_streaming]
     reply = GetMessageClass(method.output_type).SerializeToString
+    behaviour = getattr(servicer, method.name)
     handler: grpc.RpcMethodHandler[Any, Any] = make(
-        getattr(servicer, method.name),
+        behaviour if clock is None else guarded(behaviour, clock),
         request_deserializer=GetMessageClass(method.input_type).FromString,
         response_serializer=None if method.name == "Read" else reply,
     )
@@ -154,15 +175,18 @@ def split_address(listen: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def bind(server: grpc.aio.Server, listen: str) -> str:
-    """Let a server that was not started listen on host:port and return the address with the real
-    port.
+def bind(server: grpc.aio.Server, listen: str, certificates: Certificates | None = None) -> str:
+    """Let a server that was not started listen on host:port, with TLS if there are certificates,
+    and return the address with the real port.
 
     Raises `ConfigurationError` when it cannot, naming the address and what to do.
     """
     host, _ = split_address(listen)
     try:
-        bound = server.add_insecure_port(listen)
+        if certificates is None:
+            bound = server.add_insecure_port(listen)
+        else:
+            bound = server.add_secure_port(listen, server_credentials(certificates))
     except RuntimeError as error:
         raise ConfigurationError(cannot_listen(listen)) from error
     return f"{host}:{bound}"

@@ -107,6 +107,10 @@ class Connection:
             raise StreamOverError(self._broken)
         return None
 
+    @property
+    def end(self) -> None:
+        """See `RunCall.end`."""
+
     def cancel(self) -> None:
         """See `RunCall.cancel`."""
         self.break_off("closed by the client")

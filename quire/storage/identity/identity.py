@@ -171,6 +171,26 @@ async def is_formatted(directory: Path) -> bool:
         await disk.close()
 
 
+async def bookie_of(directory: Path) -> BookieId:
+    """Return the id of the bookie that a formatted directory is the disk of.
+
+    Raises `ConfigurationError` for another directory, `CorruptStorageError` when its cookie is
+    damaged, `DirectoryInUseError` while the bookie serves.
+    """
+    cookie = None
+    if _exists(directory):
+        disk = LocalDisk(directory)
+        try:
+            cookie = await read_cookie(disk)
+        finally:
+            await disk.close()
+    if cookie is None:
+        raise ConfigurationError(
+            f"{directory} is not the directory of a bookie: `quire bookie format` makes it one"
+        )
+    return cookie.bookie
+
+
 def _exists(directory: Path) -> bool:
     return directory.is_dir()
 

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 from quire.errors import InvalidRequestError, WrongBookieError
 from quire.storage.serving.limits import Reception
 from quire.wire import bookie_pb2 as pb
+from quire.wire.identity import ANONYMOUS, Identity
 from quire.wire.transport import EOF
 
 RUNS_PER_MESSAGE_MAX: Final = 65_536
@@ -56,7 +57,11 @@ class AddStream:
     those below the first of `_slots` is on its way; `_received` is the number of the last slot.
     """
 
-    def __init__(self, reception: Reception, context: RunContext) -> None:
+    def __init__(
+        self, reception: Reception, context: RunContext, identity: Identity = ANONYMOUS
+    ) -> None:
+        self.identity = identity
+        """The identity of the client at the other end."""
         self._reception = reception
         self._context = context
         self._slots: deque[_Slot] = deque()

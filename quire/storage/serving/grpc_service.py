@@ -18,7 +18,15 @@ from functools import partial, wraps
 from typing import Any, Final, TypeAlias, TypeVar
 
 from quire.aio.timing import time_limit
-from quire.bookie import READ_ANSWER_BYTES_MAX, Bookie, BookieAddress, list_all
+from quire.bookie import (
+    QUIRE,
+    QUIRE_TLS,
+    READ_ANSWER_BYTES_MAX,
+    Bookie,
+    BookieAddress,
+    TlsPorts,
+    list_all,
+)
 from quire.entry import BookieId
 from quire.errors import BookieBusyError
 from quire.storage.serving.add_stream import AddStream
@@ -27,7 +35,9 @@ from quire.storage.serving.refusals import Refusals
 from quire.storage.serving.run_listener import serve_runs
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import RANGES_MAX, encode_info, encode_ranges, encode_tail
+from quire.wire.grpc_tls import peer_identity
 from quire.wire.reads import PART_BYTES_MAX, encode_parts
+from quire.wire.tls import Contexts
 from quire.wire.transport import (
     RESOURCE_EXHAUSTED,
     ServerContext,
@@ -84,7 +94,7 @@ class BookieService:
         self.bookie = reception.bookie
 
     async def Add(self, _: object, context: ServerContext) -> None:  # noqa: N802
-        await AddStream(self.reception, context).serve()
+        await AddStream(self.reception, context, peer_identity(context)).serve()
 
     async def Read(self, request: pb.ReadRequest, context: ServerContext) -> None:  # noqa: N802
         reception = self.reception
@@ -183,39 +193,63 @@ async def serve_bookie(
     limits: ServiceLimits | None = None,
     refusals: Refusals | None = None,
     drain_seconds: float = 5.0,
+    tls: Contexts | None = None,
+    beside: TlsPorts | None = None,
 ) -> AsyncIterator[BookieAddress]:
     """Serve a bookie on host:port while the block runs; yields the address that clients are told,
     with the real port.
 
     With `listen_runs`, another host:port, runs are taken there as plain frames as well. Clients are
     told the host `advertise` instead of the host of `listen`; a wildcard such as 0.0.0.0 needs it.
-    `refusals` counts what peers are refused.
+    `refusals` counts what peers are refused. With certificates the ports take connections with TLS
+    only; if there are ports `beside`, these do, and the others take connections without.
 
     At the end of the block new work is refused, calls under way may finish for `drain_seconds`,
     and then every call is broken off. A cancelled block is drained as well. The bookie stays
     open: it is its owner's to close. Raises `ConfigurationError` when an address cannot be used.
     """
-    for address in (listen, listen_runs or listen):
-        advertised(address, advertise)
+    for address in (listen, listen_runs or listen, *(beside or ())):
+        if address is not None:
+            advertised(address, advertise)
     reception = Reception(bookie, bookie_id, limits, refusals)
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = connections_max(reception.limits.connections, descriptors)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(reception.ended)
-        runs = None
-        if listen_runs is not None:
-            runs = await stack.enter_async_context(serve_runs(reception, listen_runs, connections))
-        server = open_server(connections)
-        address = bind(server, listen)
-        add_service(server, BookieService(reception))
-        await server.start()
-        stack.push_async_callback(server.stop, None)
+        open_doors = partial(_open_doors, stack, reception, advertise, connections)
+        first = None if beside is not None else tls
+        where, runs = await open_doors(listen, listen_runs, first)
+        more = None if beside is None else TlsPorts(*await open_doors(*beside, tls))
+        protocol = QUIRE if first is None else QUIRE_TLS
+        hello = runs is not None
         try:
-            told = None if runs is None else advertised(runs, advertise)
-            where = advertised(address, advertise)
-            yield BookieAddress(bookie_id, where, runs=told, says_hello=told is not None)
+            yield BookieAddress(
+                bookie_id, where, runs=runs, says_hello=hello, protocol=protocol, tls=more
+            )
         finally:
             await _drain(reception, drain_seconds)
+
+
+async def _open_doors(
+    stack: AsyncExitStack,
+    reception: Reception,
+    advertise: str | None,
+    connections: int,
+    listen: str,
+    listen_runs: str | None,
+    tls: Contexts | None,
+) -> tuple[str, str | None]:
+    """Serve on a pair of ports until the stack ends; return the addresses that clients are told."""
+    runs = None
+    if listen_runs is not None:
+        doors = serve_runs(reception, listen_runs, connections, tls)
+        runs = advertised(await stack.enter_async_context(doors), advertise)
+    server = open_server(connections)
+    address = bind(server, listen, None if tls is None else tls.certificates)
+    add_service(server, BookieService(reception), None if tls is None else tls.certificates.clock)
+    await server.start()
+    stack.push_async_callback(server.stop, None)
+    return advertised(address, advertise), runs
 
 
 async def _drain(reception: Reception, seconds: float) -> None:

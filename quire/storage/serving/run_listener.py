@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from quire.aio.timing import time_limit
@@ -24,9 +25,12 @@ from quire.wire.framed import (
     Budgets,
     ConnectionOverError,
     FramedConnection,
+    pack_message,
 )
 from quire.wire.hello import Hello, Refusal, decode_hello, encode_hello, judge
 from quire.wire.reads import NoMessageError
+from quire.wire.tls import Contexts
+from quire.wire.tls_layer import TlsLayer
 from quire.wire.transport import EOF, cannot_listen, split_address
 
 STREAMS_MAX: Final = 4096
@@ -40,6 +44,11 @@ FIRST_SECONDS: Final = 30.0
 
 HELLO_SECONDS: Final = 5.0
 """A client has so long to say hello, and to go when it is refused."""
+
+TLS_ONLY: Final = (
+    "this port takes TLS connections only: give connect(tls=…), or --tls-cert, --tls-key and "
+    "--tls-ca"
+)
 
 SILENT_MAX: Final = 1024
 """Connections at the same time that have not greeted yet. One more ends the connection that has
@@ -74,8 +83,9 @@ class _Context:
 class _RunPort:
     """The connections of one listening socket."""
 
-    def __init__(self, reception: Reception, connections: int) -> None:
+    def __init__(self, reception: Reception, connections: int, tls: Contexts | None) -> None:
         self._reception = reception
+        self._tls = tls
         self._refusals = reception.refusals
         self._budgets = Budgets(reception.unfinished, reception.unread)
         self._streams_max = min(STREAMS_MAX, connections * 3 // 4)
@@ -84,8 +94,8 @@ class _RunPort:
         self._silent: dict[FramedConnection, None] = {}
         """Connections that have not greeted yet, oldest first."""
 
-    def connection(self) -> FramedConnection:
-        """Return the protocol of a connection that comes in."""
+    def connection(self) -> asyncio.Protocol:
+        """Return the protocol of a connection that comes in. A handshake counts as silence."""
         connection = FramedConnection(
             on_greeted=self._greeted, on_lost=self._lost, budgets=self._budgets
         )
@@ -95,7 +105,23 @@ class _RunPort:
             del self._silent[longest]
             longest.abort()
         self._silent[connection] = None
-        return connection
+        if self._tls is None:
+            return connection
+        return connection.inside(
+            TlsLayer(
+                *(self._tls.accept(), connection),
+                is_server=True,
+                refuse_plain=self._refuse_plain,
+                on_refused=partial(self._refusals.count, "tls"),
+            )
+        )
+
+    def _refuse_plain(self, said: bytes) -> bytes:
+        """Return the answer to a client without TLS, if it greets with a hello."""
+        if not said.startswith(HELLO_GREETING):
+            return b""
+        mine = Hello(self._reception.bookie_id, refusal=Refusal(TLS_ONLY))
+        return pack_message(encode_hello(mine))
 
     def _greeted(self, connection: FramedConnection) -> None:
         self._silent.pop(connection, None)
@@ -117,9 +143,13 @@ class _RunPort:
     async def _serve(self, connection: FramedConnection) -> None:
         try:
             with suppress(ConnectionOverError, TimeoutError):
-                if connection.greeting == HELLO_GREETING and not await self._meet(connection):
-                    return
-                await AddStream(self._reception, _Context(connection)).serve()
+                if connection.greeting == HELLO_GREETING:
+                    if not await self._meet(connection):
+                        return
+                elif connection.peer.complaint is not None:
+                    return  # it greets as before there was TLS, and has no place for a reason
+                stream = AddStream(self._reception, _Context(connection), connection.peer.identity)
+                await stream.serve()
         except Exception as error:
             self._reception.failure(error)
         finally:
@@ -140,6 +170,8 @@ class _RunPort:
             refusal = judge(decode_hello(message), mine)
         except NoMessageError as error:
             refusal = Refusal(str(error))
+        if connection.peer.complaint is not None:
+            refusal = Refusal(connection.peer.complaint)
         if refusal is None and len(self._streams) > self._streams_max:
             refusal = Refusal(f"{self._streams_max} connections are open", is_passing=True)
         await connection.write(encode_hello(replace(mine, refusal=refusal)))
@@ -162,15 +194,17 @@ class _RunPort:
 
 
 @asynccontextmanager
-async def serve_runs(reception: Reception, listen: str, connections: int) -> AsyncIterator[str]:
+async def serve_runs(
+    reception: Reception, listen: str, connections: int, tls: Contexts | None = None
+) -> AsyncIterator[str]:
     """Take runs on host:port while the block runs, over at most so many connections; yields the
-    address with the real port.
+    address with the real port. With certificates, only connections with TLS are taken.
 
     At its end every stream is broken off. Raises `ConfigurationError` when the address cannot be
     used.
     """
     host, port = split_address(listen)
-    runs = _RunPort(reception, connections)
+    runs = _RunPort(reception, connections, tls)
     loop = asyncio.get_running_loop()
     try:
         server = await loop.create_server(runs.connection, host.strip("[]"), port)

@@ -1,0 +1,203 @@
+"""Files of certificates: each wrong one is named with its remedy, and a changed one is read."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from quire.errors import CertificateError, ConfigurationError
+from quire.wire.certificates import (
+    FILE_BYTES_MAX,
+    Certificates,
+    TlsMode,
+    TlsOptions,
+    read_credentials,
+)
+from quire.wire.identity import client_identity, server_name
+from quire.wire.issuing import DAY, Authority
+from tests.wire.certificates import Directory, contexts
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Directory:
+    return Directory(tmp_path)
+
+
+def test_the_files_say_what_a_process_is(files: Directory) -> None:
+    found = read_credentials(files.client("orders"), time.time())
+    assert found.identity == client_identity("orders")
+    assert 0 < found.validity.end - time.time() <= DAY
+    assert found.ca_end > found.validity.end
+    assert b"PRIVATE" not in repr(found).encode()
+
+
+def missing(options: TlsOptions) -> TlsOptions:
+    return replace(options, key=Path(options.key).with_name("no-such-key.pem"))
+
+
+def a_directory(options: TlsOptions) -> TlsOptions:
+    return replace(options, ca=Path(options.ca).parent)
+
+
+def too_large(options: TlsOptions) -> TlsOptions:
+    Path(options.ca).with_name("large.pem").write_bytes(b"x" * (FILE_BYTES_MAX + 1))
+    return replace(options, ca=Path(options.ca).with_name("large.pem"))
+
+
+def not_pem(options: TlsOptions) -> TlsOptions:
+    Path(options.certificate).write_text("hello")
+    return options
+
+
+def not_a_key(options: TlsOptions) -> TlsOptions:
+    Path(options.key).write_bytes(Path(options.certificate).read_bytes())
+    return options
+
+
+def locked(options: TlsOptions) -> TlsOptions:
+    key = load_pem_private_key(Path(options.key).read_bytes(), None)
+    password = BestAvailableEncryption(b"secret")
+    Path(options.key).write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, password))
+    return options
+
+
+def open_to_all(options: TlsOptions) -> TlsOptions:
+    Path(options.key).chmod(0o644)
+    return options
+
+
+def of_another(options: TlsOptions) -> TlsOptions:
+    other = Directory(Path(options.key).parent / "other").client("other")
+    return replace(options, key=other.key)
+
+
+def nameless(options: TlsOptions) -> TlsOptions:
+    return Directory(Path(options.key).parent).other(None)
+
+
+def of_two_names(options: TlsOptions) -> TlsOptions:
+    return Directory(Path(options.key).parent).other(None, ["a.example", "b.example"])
+
+
+def ended(options: TlsOptions) -> TlsOptions:
+    return Directory(Path(options.key).parent).client(seconds=-1.0)
+
+
+def authority_ended(options: TlsOptions) -> TlsOptions:
+    old = Authority.make("old", seconds=-1.0).pair.write(Path(options.ca).parent, "old")
+    return replace(options, ca=old[0])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (missing, "no-such-key.pem does not exist: `quire certificates issue`"),
+        (a_directory, "cannot be read: Is a directory"),
+        (too_large, "it is another file"),
+        (not_pem, "has no certificate in PEM"),
+        (not_a_key, "has no private key in PEM"),
+        (locked, "has a password: `openssl pkey`"),
+        (open_to_all, r"is open to other users \(mode 0644\): run `chmod 0600 "),
+        (of_another, "is the key of another certificate"),
+        (nameless, "no alternative name"),
+        (of_two_names, "several names"),
+        (ended, "ended at .* UTC: renew it"),
+        (authority_ended, "only authorities that have ended"),
+    ],
+)
+def test_a_wrong_file_is_named_with_its_remedy(
+    files: Directory, spoil: Callable[[TlsOptions], TlsOptions], reason: str
+) -> None:
+    options = spoil(files.client())
+    with pytest.raises(CertificateError, match=reason) as raised:
+        read_credentials(options, time.time())
+    assert str(raised.value).startswith(raised.value.path)
+
+
+def test_a_certificate_of_the_future_names_the_clock(files: Directory) -> None:
+    with pytest.raises(CertificateError, match=r"not valid before .* clock"):
+        read_credentials(files.client(), time.time() - DAY)
+
+
+def test_a_mode_is_required_or_optional(files: Directory) -> None:
+    assert TlsOptions("c", "k", "a", "optional").mode is TlsMode.OPTIONAL  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="'perhaps' is not one of"):
+        TlsOptions("c", "k", "a", "perhaps")  # type: ignore[arg-type]
+
+
+def test_changed_files_are_read_again(files: Directory) -> None:
+    certificates = Certificates(files.client("orders"), clock=time.time)
+    assert certificates.current() == certificates.current()
+    version, before = certificates.current()
+    replace_pair(files, "renewed")
+    newer, after = certificates.current()
+    assert (newer, after.identity) == (version + 1, client_identity("renewed"))
+    assert before.identity == client_identity("orders")
+
+
+def replace_pair(files: Directory, name: str) -> None:
+    files.authority.client(name).write(files.path, "client-orders")
+
+
+def test_files_touched_without_change_are_no_new_version(files: Directory) -> None:
+    options = files.client("orders")
+    certificates = Certificates(options, clock=time.time)
+    version, _ = certificates.current()
+    for path in options.files:
+        os.utime(path, ns=(1, 1))
+    assert certificates.current()[0] == version
+
+
+def test_an_unusable_change_is_said_once_and_changes_nothing(
+    files: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = files.client("orders")
+    certificates = Certificates(options, clock=time.time)
+    before = certificates.current()
+    Path(options.certificate).write_text("half of a f")
+    with caplog.at_level(logging.WARNING):
+        assert certificates.current() == before
+        assert certificates.current() == before
+    assert [record.message for record in caplog.records] == [
+        f"certificates are not read again: {options.certificate} has no certificate in PEM "
+        "(-----BEGIN CERTIFICATE-----)"
+    ]
+    replace_pair(files, "renewed")
+    assert certificates.current()[1].identity == client_identity("renewed")
+
+
+def test_contexts_follow_the_files(files: Directory) -> None:
+    made = contexts(files.client("orders"))
+    version = made.version
+    replace_pair(files, "renewed")
+    assert made.version == version + 1
+
+
+def test_a_bookie_s_certificate_has_both_of_its_names(files: Directory) -> None:
+    found = read_credentials(files.bookie("b7"), time.time())
+    assert found.identity.bookie == "b7"
+    assert server_name("b7") in found.names
+
+
+def test_an_authority_is_read_from_its_files(files: Directory, tmp_path: Path) -> None:
+    files.authority.pair.write(tmp_path, "ca")
+    options = files.options("more", Authority.load(tmp_path).client("more"))
+    assert read_credentials(options, time.time()).identity == client_identity("more")
+    assert Path(options.key).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_name_that_cannot_be_in_a_certificate_is_refused(files: Directory) -> None:
+    with pytest.raises(CertificateError, match="is not made"):
+        files.authority.bookie("b1", hosts=["bücher.example"])
