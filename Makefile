@@ -64,8 +64,8 @@ $(VENV)/dev.stamp: $(VENV)/core.stamp
 
 install: $(VENV)/core.stamp ## install quire into .venv; then: . .venv/bin/activate
 
-demo: $(VENV)/core.stamp ## six bookies, three dice players, a leader killed: the main job in a minute
-	@$(BIN)/python -m tutorial.demo
+demo: $(VENV)/core.stamp ## six bookies, three dice players, a leader killed: the main job in a minute (TLS=1)
+	@$(BIN)/python -m tutorial.demo $(if $(TLS),--tls)
 
 test: $(VENV)/test.stamp ## every test: pure, simulated, real processes, real ZooKeeper, real Spark
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --durations=20

@@ -44,7 +44,7 @@ def note(text: str) -> None:
 
 async def perform(stage: Stage, cluster: LocalCluster) -> list[Finding]:
     """Play all scenes; returns what was noticed on the way."""
-    store = cluster.store_uri
+    store = str(cluster.directory)  # which has the certificates of a client, too
     scene(2, "Three players join. One is elected and rolls; a roll counts once two of three copies")
     note("are on disk. The others follow. Every line below is one roll and who has shown it.\n")
     for player in stage.players:
@@ -179,15 +179,16 @@ def verdict(findings: list[Finding]) -> bool:
     return good
 
 
-async def main() -> bool:
+async def main(*, tls: bool = False) -> bool:
+    """Play the demo, with mutual TLS if asked for; return whether all findings hold."""
     stage = Stage(["alice", "bob", "carol"])
     with tempfile.TemporaryDirectory(prefix="quire-demo-") as directory:
         scene(1, f"Starting {BOOKIES} bookies, each a process with its own disk, in {directory}")
-        async with LocalCluster(Path(directory), bookies=BOOKIES) as cluster:
+        async with LocalCluster(Path(directory), bookies=BOOKIES, tls=tls) as cluster:
             try:
                 findings = await perform(stage, cluster)
                 await curtain(stage)
-                log = await read_log(cluster.store_uri)
+                log = await read_log(str(cluster.directory))
             finally:
                 await stage.end()
     return verdict(findings + compare(stage.players, log))
@@ -195,7 +196,7 @@ async def main() -> bool:
 
 if __name__ == "__main__":
     try:
-        sys.exit(0 if asyncio.run(main()) else 1)
+        sys.exit(0 if asyncio.run(main(tls="--tls" in sys.argv[1:])) else 1)
     except KeyboardInterrupt:
         sys.exit(130)
     except (RuntimeError, quire.QuireError) as error:

@@ -7,8 +7,8 @@ then the measurements: `appends.py`, `reads.py`, `logs.py`, `operations.py`, `cr
 May import: the public names, quire.cluster, quire.wire (for the limits of gRPC).
 """
 
-from quire.bench.figures import Figures, RawLimits, Report
+from quire.bench.figures import Figures, RawLimits, Report, TlsFigures
 from quire.bench.logs import LogReport
 from quire.bench.suite import measure, measure_logs
 
-__all__ = ["Figures", "LogReport", "RawLimits", "Report", "measure", "measure_logs"]
+__all__ = ["Figures", "LogReport", "RawLimits", "Report", "TlsFigures", "measure", "measure_logs"]

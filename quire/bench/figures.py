@@ -90,6 +90,14 @@ class RawLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsFigures:
+    """Appends and reads with mutual TLS, in the order of those without."""
+
+    appends: tuple[Figures, ...]
+    reads: tuple[Figures, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The results of one run of the benchmark."""
 
@@ -97,6 +105,8 @@ class Report:
     appends: tuple[Figures, ...]
     reads: tuple[Figures, ...]
     uvloop: bool
+    tls: TlsFigures | None = None
+    """The same with mutual TLS, if asked for."""
 
     def share(self, figures: Figures) -> tuple[float, str]:
         """Return the share (0–1) of a raw limit that a workload reached, and which limit that is.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from quire.bench.appends import ENTRY_BYTES, WORKLOADS, Workload, measure_appends
-from quire.bench.figures import COPIES, Figures, Report
+from quire.bench.figures import COPIES, Figures, Report, TlsFigures
 from quire.bench.logs import LogReport, measure_log
 from quire.bench.raw import measure_limits
 from quire.bench.reads import measure_reads
@@ -26,25 +26,36 @@ STEPS: Final = 5 + 1 + len(WORKLOADS) + 1
 """How often `advance` is called."""
 
 
-async def measure(directory: Path, seconds: float, advance: Callable[[str], None]) -> Report:
+async def measure(
+    directory: Path, seconds: float, advance: Callable[[str], None], *, tls: bool = False
+) -> Report:
     """Run the benchmark in `directory`, each workload for `seconds`.
 
+    With `tls` each workload runs twice in turns, on a cluster without TLS and on one with it.
     `advance` is called with the name of each step as it begins. Raises as a
     cluster's start does.
     """
     limits = await measure_limits(directory, max(0.5, seconds * RAW_SHARE), advance)
     advance("starting three bookies")
-    async with (
-        LocalCluster(directory / "cluster", bookies=COPIES) as cluster,
-        connect(cluster.store_uri) as client,
-    ):
-        appends = []
+    async with AsyncExitStack() as stack:
+        clients = [await _connected(stack, directory / "cluster", tls=False)]
+        if tls:
+            clients.append(await _connected(stack, directory / "cluster-with-tls", tls=True))
+        appends: list[list[Figures]] = [[] for _ in clients]
         for workload in WORKLOADS:
             advance(f"appends, {workload.name}")
-            appends.append(await _measure_one(client, workload, seconds))
+            for client, figures in zip(clients, appends, strict=True):
+                figures.append(await _measure_one(client, workload, seconds))
         advance("reading back")
-        reads = [await measure_reads(client, seconds, _payload(0))]
-    return Report(limits, tuple(appends), tuple(reads), uvloop="uvloop" in sys.modules)
+        reads = [await measure_reads(client, seconds, _payload(0)) for client in clients]
+    with_tls = TlsFigures(tuple(appends[1]), (reads[1],)) if tls else None
+    uvloop = "uvloop" in sys.modules
+    return Report(limits, tuple(appends[0]), (reads[0],), uvloop, with_tls)
+
+
+async def _connected(stack: AsyncExitStack, directory: Path, *, tls: bool) -> Client:
+    cluster = await stack.enter_async_context(LocalCluster(directory, bookies=COPIES, tls=tls))
+    return await stack.enter_async_context(connect(cluster.store_uri, tls=cluster.tls))
 
 
 async def measure_logs(directory: Path, seconds: float) -> LogReport:

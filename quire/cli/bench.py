@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from quire.bench import Figures, LogReport, Report, measure, measure_logs
+from quire.bench import Figures, LogReport, Report, TlsFigures, measure, measure_logs
 from quire.bench.suite import STEPS
 from quire.cli.durations import Duration
 from quire.cli.output import Value, note, print_fields, print_json, print_table, progress
@@ -57,8 +57,9 @@ def collecting_rarely() -> Iterator[None]:
     show_default=True,
     help="Where to put the bookies' temporary directories: the disk that is measured.",
 )
+@click.option("--tls", is_flag=True, help="Measure every workload with mutual TLS too, in turns.")
 @with_settings
-def bench(settings: Settings, what: str, seconds: float, data: Path) -> None:
+def bench(settings: Settings, what: str, seconds: float, data: Path, tls: bool) -> None:
     """Measure appends to three bookies of this machine, reading them, and the machine itself.
 
     One client and three bookie processes; every entry of 1 KiB is sent to all three and counts when
@@ -71,23 +72,24 @@ def bench(settings: Settings, what: str, seconds: float, data: Path) -> None:
     \b
     Example:
       quire bench --seconds 10s --json
+      quire bench --tls
       quire bench log
     """
     data.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="quire-bench-", dir=data))
     try:
         with collecting_rarely():
-            _measure(settings, what, seconds, directory)
+            _measure(settings, what, seconds, directory, tls)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def _measure(settings: Settings, what: str, seconds: float, directory: Path) -> None:
+def _measure(settings: Settings, what: str, seconds: float, directory: Path, tls: bool) -> None:
     if what == "log":
         _print_log(settings, run(lambda: measure_logs(directory, seconds)))
         return
     with progress("Measuring", STEPS) as advance:
-        report = run(lambda: measure(directory, seconds, lambda _: advance(1)))
+        report = run(lambda: measure(directory, seconds, lambda _: advance(1), tls=tls))
     _print(settings, report)
 
 
@@ -121,6 +123,7 @@ def _print(settings: Settings, report: Report) -> None:
                     for each in report.appends
                 ],
                 "reads": [_fields(each) for each in report.reads],
+                "tls": report.tls and _tls_fields(report, report.tls),
             }
         )
         return
@@ -132,8 +135,33 @@ def _print(settings: Settings, report: Report) -> None:
     click.echo()
     columns = ("entries of 1 KiB read back", *columns[1:3], "p50 to first", "p99", columns[5])
     print_table(columns, [_row(each) for each in report.reads], empty="")
+    if report.tls is not None:
+        _print_tls(report, report.tls)
     if any(report.share(each)[0] > 1 for each in report.appends):
         note("The machine was busy when its limits were measured: repeat it when it is quiet.")
+
+
+def _pairs(report: Report, tls: TlsFigures) -> list[tuple[Figures, Figures]]:
+    """Return the figures without TLS and with it, in order."""
+    plain = (*report.appends, *report.reads)
+    return list(zip(plain, (*tls.appends, *tls.reads), strict=True))
+
+
+def _tls_fields(report: Report, tls: TlsFigures) -> list[dict[str, Value]]:
+    return [
+        {**_fields(secured), "share_of_plain": round(secured.per_second / plain.per_second, 4)}
+        for plain, secured in _pairs(report, tls)
+    ]
+
+
+def _print_tls(report: Report, tls: TlsFigures) -> None:
+    rows = [
+        (*_row(secured), f"{secured.per_second / plain.per_second:.0%}")
+        for plain, secured in _pairs(report, tls)
+    ]
+    columns = ("per second", "MB/s", "p50 ms", "p99 ms", "client CPU µs", "of plain")
+    click.echo()
+    print_table(("with mutual TLS", *columns), rows, empty="")
 
 
 def _row(figures: Figures) -> tuple[object, ...]:

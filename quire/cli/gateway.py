@@ -116,6 +116,7 @@ async def _serve(
         tokens=tokens,
         limits=limits,
         on_ready=announce,
+        tls=settings.tls,
     )
 
 

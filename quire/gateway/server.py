@@ -18,6 +18,7 @@ from quire.gateway.app import Gateway
 from quire.gateway.limits import GatewayLimits
 from quire.gateway.owners import Owners
 from quire.log.manifest.options import LogOptions
+from quire.wire.certificates import TlsOptions
 from quire.wire.exposure import exposed
 from quire.wire.transport import advertised, split_address
 
@@ -40,6 +41,7 @@ async def serve_gateway(
     limits: GatewayLimits | None = None,
     options: LogOptions | None = None,
     on_ready: Callable[[str], None] | None = None,
+    tls: TlsOptions | None = None,
 ) -> None:
     """Serve logs over HTTP until cancelled, then end in good order.
 
@@ -52,6 +54,7 @@ async def serve_gateway(
         limits: how much may be under way.
         options: options of the logs that this gateway writes.
         on_ready: called with the URL once requests are answered.
+        tls: the gateway's certificate for its connections to bookies, as for `connect`.
 
     Raises:
         ConfigurationError: the address cannot be used, or needs consent, tokens or `advertise`.
@@ -66,7 +69,7 @@ async def serve_gateway(
         host, _ = split_address(listen)
         at = advertise or f"http://{host}:{listening.getsockname()[1]}"
         registry = CollectorRegistry()
-        async with connect(store, metrics=registry) as client:
+        async with connect(store, metrics=registry, tls=tls) as client:
             owners = Owners(client, at, limits, options)
             gateway = Gateway(client, owners, limits, tokens, registry)
             config = uvicorn.Config(
