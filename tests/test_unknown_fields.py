@@ -42,6 +42,8 @@ from quire.metastore.record import decode_record, encode_record
 from quire.metastore.registration import decode_registration, encode_registration, unknown_of
 from quire.metastore.standing import Standing, Wish
 from quire.repair.assignments import Assignment, Assignments
+from quire.rights.roles import Role
+from quire.rights.table import AccessRule, RightsTable
 from quire.service.snapshots import Snapshot
 from quire.storage.disk.state_file import decode_state, encode_state
 from quire.storage.entries.checkpoint import decode_checkpoint, encode_checkpoint
@@ -202,6 +204,12 @@ CASES = (
         "healing-switch",
         golden.SWITCH.encode(),
         lambda data: Switch.decode(PATH, data).paused(None).encode(),
+    ),
+    Case(
+        "rights",
+        golden.RIGHTS.encode(),
+        lambda data: RightsTable.decode(data).having([AccessRule("new", Role.READER)]).encode(),
+        {"rules": "identity"},
     ),
     Case(
         "cookie",

@@ -21,6 +21,7 @@ from quire.cli.healing import healing
 from quire.cli.ledger import ledger
 from quire.cli.log import log
 from quire.cli.metadata import metadata
+from quire.cli.rights import rights
 from quire.cli.settings import Settings, json_option, store_option
 from quire.cli.spark import spark
 from quire.cli.tls import tls_options
@@ -64,6 +65,6 @@ def main(
 
 for _command in (
     *(cluster, bookie, log, ledger, election, metadata, healing, autorecovery, dump, bench, spark),
-    *(config, context_group, gateway, console, certificates),
+    *(config, context_group, gateway, console, certificates, rights),
 ):
     main.add_command(_command)

@@ -232,6 +232,7 @@ async def _serve(
     from quire.repair.copies import open_copies
     from quire.repair.orders import stored_orders
     from quire.repair.superfluous import superfluous_copies
+    from quire.rights.guard import guarding
     from quire.storage.server import serve as serve_bookie
     from quire.storage.serving.vitals import Stage, Vitals
 
@@ -266,6 +267,7 @@ async def _serve(
             orders=stored_orders,
             superfluous=partial(superfluous_copies, connect=link),
             auditor=auditor and partial(auditor, connect=link),
+            doorkeeper=guarding,
             metrics=metrics,
             labels=labels,
             options=options,

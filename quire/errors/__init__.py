@@ -37,6 +37,7 @@
     │   ├── TxidOrderError             the txid is below the log's last; nothing was written
     │   ├── TooManyProducersError      the log cannot remember another producer yet
     │   ├── WishRefusedError           a bookie cannot be spared as things are
+    │   ├── RightsRefusedError         a change of rights would leave no administrator
     │   └── UpgradeRefusedError        a registered program does not speak the new formats
     ├── NotFoundError              the thing named does not exist
     │   ├── NoSuchNodeError            no such metadata record
@@ -69,7 +70,8 @@
     │   ├── DecryptionError            an encrypted batch does not open with the given keys
     │   │   └── MissingKeyError            its key is not among the given keys
     │   ├── UnsupportedError           the system cannot do it
-    │   └── ClientRefusedError         a bookie does not serve this client, and says why
+    │   ├── ClientRefusedError         a bookie does not serve this client, and says why
+    │   └── NotPermittedError          the table of rights denies it to this identity
     ├── IntegrityError             tell a human: data or identity is wrong
     │   ├── CorruptEntryError          a frame fails its digest or names another entry
     │   ├── CorruptRecordError         a metadata record cannot be believed
@@ -169,6 +171,8 @@ from quire.errors.peers import (
     ClientRefusedError,
     FormatLevelError,
     NoSuchBookieError,
+    NotPermittedError,
+    RightsRefusedError,
     UnsupportedError,
     UpgradeRefusedError,
     WishRefusedError,
@@ -231,12 +235,14 @@ __all__ = [
     "NotEnoughBookiesError",
     "NotEnoughDomainsError",
     "NotFoundError",
+    "NotPermittedError",
     "OutcomeUnknownError",
     "OvertakenError",
     "PositionTrimmedError",
     "QuireError",
     "ReadOnlyBookieError",
     "RetryError",
+    "RightsRefusedError",
     "SequenceConflictError",
     "SessionExpiredError",
     "SharedFilesError",

@@ -15,6 +15,16 @@ class WishRefusedError(ConflictError):
         self.obstacles = obstacles
 
 
+class RightsRefusedError(ConflictError):
+    """A change of the table of rights would lock its own administrators out."""
+
+    def __init__(self, obstacles: list[str]) -> None:
+        super().__init__(
+            f"the rules stay as they are: {'; '.join(obstacles)}; pass --anyway to insist"
+        )
+        self.obstacles = obstacles
+
+
 class NoSuchBookieError(NotFoundError):
     """The cluster has no record of a bookie."""
 
@@ -71,3 +81,16 @@ class ClientRefusedError(InvalidRequestError):
         super().__init__(f"bookie {bookie} refuses this client: {reason}")
         self.bookie = bookie
         self.reason = reason
+
+
+class NotPermittedError(InvalidRequestError):
+    """The table of rights does not let this identity do it. No other bookie would permit it."""
+
+    def __init__(self, identity: str, action: str, scope: str) -> None:
+        super().__init__(
+            f"{identity} has no right to {action} on {scope}: `quire rights check {identity} "
+            f"{action}` says why, and `quire rights grant` gives a role that has it"
+        )
+        self.identity = identity
+        self.action = action
+        self.scope = scope

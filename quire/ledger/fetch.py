@@ -23,6 +23,7 @@ from quire.errors import (
     EntryLostError,
     LedgerRetiredError,
     NoSuchEntryError,
+    NotPermittedError,
     QuireError,
     UnreadableError,
 )
@@ -72,7 +73,8 @@ class EntryFetcher:
         Raises `NoSuchEntryError` when every bookie that should hold `first` was asked and enough
         of them to outvote any ack say that they do not; `EntryLostError` when each bookie that
         should hold it denies it or has a damaged copy; `UnreadableError` when too many cannot say;
-        `LedgerRetiredError` when no copy was found, and a bookie dropped the ledger as deleted.
+        `LedgerRetiredError` when no copy was found, and a bookie dropped the ledger as deleted;
+        `NotPermittedError` when a bookie denies it.
         """
         job = _Fetch(self, replication, ensemble, first, last, turn, bytes_max)
         with timed(self.meter.fetched):
@@ -203,6 +205,8 @@ class _Fetch:
         if isinstance(answer, LedgerRetiredError):
             self._retired = answer
             return
+        if isinstance(answer, NotPermittedError):
+            raise answer  # the other bookies have the same rights
         if isinstance(answer, QuireError):
             if read_denial(answer, self._first, self._first).meaning is Meaning.ABSENT:
                 self._denials += self._replication.is_written_to(self._first, position)

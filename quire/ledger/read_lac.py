@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from quire.bookie import LedgerTail
 from quire.entry import BookieId, EntryId, Sealer
-from quire.errors import LedgerRetiredError, UnreadableError
+from quire.errors import LedgerRetiredError, NotPermittedError, UnreadableError
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.recovery_plan import start_of_recovery
@@ -31,7 +31,7 @@ async def covered_lac(
     With `fence_key` each bookie that answered is fenced. One bookie is given `timeout` seconds.
 
     Raises `UnreadableError` when too many bookies give no usable answer, `LedgerRetiredError` when
-    one of them dropped the ledger as deleted.
+    one of them dropped the ledger as deleted, `NotPermittedError` when one denies it.
     """
 
     def prove(tail: LedgerTail) -> EntryId | None:
@@ -77,7 +77,7 @@ async def _covered(
             asking.ask(position, insist(bookie))
         while asking.outstanding:
             position, tail = await asking.next()
-            if isinstance(tail, LedgerRetiredError):
+            if isinstance(tail, LedgerRetiredError | NotPermittedError):
                 raise tail
             tails[position] = prove(tail) if isinstance(tail, LedgerTail) else None
             lac = start_of_recovery(metadata.replication, metadata.last_fragment, tails)

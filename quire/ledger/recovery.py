@@ -27,6 +27,7 @@ from quire.bookie import Meaning, read_denial
 from quire.entry import NO_ENTRY, Entry, EntryId, LedgerId, Sealer
 from quire.errors import (
     LedgerRetiredError,
+    NotPermittedError,
     QuireError,
     UnreadableError,
 )
@@ -213,8 +214,8 @@ class LedgerRecovery:
         """
         if isinstance(said, QuireError):
             evidence.doubt(position, evidence.next)
-        elif isinstance(said.answer, LedgerRetiredError):
-            raise said.answer  # it denies nothing: metadata judges
+        elif isinstance(said.answer, LedgerRetiredError | NotPermittedError):
+            raise said.answer  # it denies no entry: metadata judges, or another peer recovers
         elif isinstance(said.answer, QuireError):
             denial = read_denial(said.answer, said.first, said.last)
             if denial.meaning is Meaning.ABSENT:

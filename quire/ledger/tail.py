@@ -30,6 +30,7 @@ from quire.entry import BookieId, Entry, EntryId
 from quire.errors import (
     HandleClosedError,
     NoSuchEntryError,
+    NotPermittedError,
     QuireError,
     RetryError,
 )
@@ -127,6 +128,8 @@ class _TailWatch:
         if isinstance(answer, QuireError):
             if key == _METADATA and not isinstance(answer, RetryError):
                 raise answer
+            if isinstance(answer, NotPermittedError):
+                raise answer  # the other bookies have the same rights
             self._slow_down(key)
         elif answer is None:
             self._failures.pop(key, None)

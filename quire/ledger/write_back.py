@@ -18,7 +18,13 @@ from typing import Final
 
 from quire.aio.timing import time_limit
 from quire.entry import BookieId, Entry, EntryId, Sealer
-from quire.errors import ClientRefusedError, LedgerRetiredError, NotEnoughBookiesError, QuireError
+from quire.errors import (
+    ClientRefusedError,
+    LedgerRetiredError,
+    NotEnoughBookiesError,
+    NotPermittedError,
+    QuireError,
+)
 from quire.ledger.ack_rule import AckRule
 from quire.ledger.domains import Candidate
 from quire.ledger.metadata import Fragment, LedgerMetadata
@@ -27,6 +33,9 @@ from quire.ledger.placement import replace
 from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.roster import Bookies, seated
 from quire.run import pack_run
+
+STOPPING: Final = (LedgerRetiredError, ClientRefusedError, NotPermittedError)
+"""Answers that end a recovery: another bookie would give the same."""
 
 LAG_SECONDS: Final = 0.5
 """How long a batch that is safe waits for bookies that have not acked it before they are
@@ -106,7 +115,7 @@ class WriteBack:
                 except TimeoutError:
                     self._down.update(p for p in range(len(runs)) if asking.is_asked(p))
                     return
-                if isinstance(error, LedgerRetiredError | ClientRefusedError):
+                if isinstance(error, STOPPING):
                     raise error
                 if isinstance(error, QuireError):
                     self._down.add(position)

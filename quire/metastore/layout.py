@@ -11,6 +11,7 @@
     /quire/moves/<bookie>               copies that a bookie is asked to make
     /quire/healing/switch               an operator's pause and go
     /quire/healing/summary              the findings of the auditor
+    /quire/rights                       which identity may do what
     /quire/logs/<log>                   manifest
     /quire/pages/<log id>/<2 digits>/<14 digits>   a page of a manifest
     /quire/log-jobs/<log id>            the jobs whose work a log ingested
@@ -48,6 +49,7 @@ HEARTBEATS: Final = "/quire/heartbeats"
 MOVES: Final = "/quire/moves"
 HEALING_SWITCH: Final = "/quire/healing/switch"
 HEALING_SUMMARY: Final = "/quire/healing/summary"
+RIGHTS: Final = "/quire/rights"
 LOGS: Final = "/quire/logs"
 PAGES: Final = "/quire/pages"
 LOG_JOBS: Final = "/quire/log-jobs"

@@ -16,8 +16,13 @@ import os
 import random
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -49,7 +54,7 @@ from quire.storage.maintenance.self_repair import Mender
 from quire.storage.node import BookieNode
 from quire.storage.serving.births import Births, BornBookie
 from quire.storage.serving.grpc_service import serve_bookie
-from quire.storage.serving.limits import ServiceLimits
+from quire.storage.serving.limits import Doorkeeper, ServiceLimits
 from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.serving.obedient import ObedientBookie
 from quire.storage.serving.presence import Presence
@@ -67,6 +72,9 @@ STORE_BACKOFF: Final = Backoff(first=0.5, last=15.0)
 
 OpenStoredCopies: TypeAlias = Callable[
     [MetadataStore, BookieId], AbstractAsyncContextManager[Copies]
+]
+OpenDoorkeeper: TypeAlias = Callable[
+    [MetadataStore, BookieId], AbstractAsyncContextManager[Doorkeeper]
 ]
 
 EXIT_FATAL: Final = 74
@@ -88,6 +96,16 @@ def _shown(vitals: Vitals, meter: Meter, listen: str) -> AbstractAsyncContextMan
     with needed_for("--metrics", "server"):  # a tenth of a second that few bookies need
         from quire.storage.serving.metrics import serve_metrics
     return serve_metrics(vitals, meter, *split_address(listen))
+
+
+@asynccontextmanager
+async def _figures(
+    vitals: Vitals, meter: Meter, listen: str, directory: Path
+) -> AsyncIterator[None]:
+    """Show a bookie's figures in the block."""
+    async with _shown(vitals, meter, listen) as shown:
+        _log.info("figures of the bookie in %s are at http://%s/metrics", directory, shown)
+        yield
 
 
 async def wait_for_store(
@@ -205,6 +223,17 @@ def _guarded(node: BookieNode, births: Births) -> BornBookie:
     return BornBookie(node, node.bookie, births, node.knows)
 
 
+@asynccontextmanager
+async def _doors(
+    serving: Callable[..., AbstractAsyncContextManager[BookieAddress]],
+    knowing: Callable[[], AbstractAsyncContextManager[Doorkeeper]] | None,
+) -> AsyncIterator[BookieAddress]:
+    """Serve a bookie in the block, with a doorkeeper that knows the rights of peers."""
+    async with AsyncExitStack() as stack:
+        keeper = None if knowing is None else await stack.enter_async_context(knowing())
+        yield await stack.enter_async_context(serving(doorkeeper=keeper))
+
+
 def _present(
     store: MetadataStore,
     bookie: ObedientBookie,
@@ -240,6 +269,7 @@ async def serve(
     orders: Callable[[MetadataStore, BookieId], Orders] | None = None,
     superfluous: Callable[[MetadataStore, BookieId, str], Superfluous] | None = None,
     auditor: Callable[[MetadataStore, BookieId], AbstractAsyncContextManager[object]] | None = None,
+    doorkeeper: OpenDoorkeeper | None = None,
     metrics: str | None = None,
     labels: Labels = NOWHERE,
     vitals: Vitals | None = None,
@@ -257,11 +287,12 @@ async def serve(
     the process must end; `copies` reaches the other bookies, which replace its lost entries
     (without, they stay lost); `orders` says which copies it is asked to make; `superfluous` proves
     which of its copies are not needed (without, it keeps them); `auditor` is open while clients can
-    find the bookie; `metrics` is a host:port where Prometheus finds its figures and a supervisor
-    its health; `labels` say where it is, and the host is this machine unless they name one;
-    `vitals` are told each step; `insecure_network` accepts an address that other machines reach
-    (quire.wire.exposure); with `tls` the ports take TLS connections only, or the ports `beside`
-    them do. While the metadata store is away at the start, the bookie waits.
+    find the bookie; `doorkeeper` knows the rights of peers; `metrics` is a host:port where
+    Prometheus finds its figures and a supervisor its health; `labels` say where it is, and the host
+    is this machine unless they name one; `vitals` are told each step; `insecure_network` accepts an
+    address that other machines reach (quire.wire.exposure); with `tls` the ports take TLS
+    connections only, or the ports `beside` them do. While the metadata store is away at the start,
+    the bookie waits.
 
     Raises `DirectoryInUseError`, `SharedFilesError`, `ConfigurationError` when directory, store or
     address cannot be used, `WrongBookieError` when the directory belongs to another cluster or
@@ -273,8 +304,7 @@ async def serve(
     _warn_of_exposure((listen, listen_runs) if tls is None or beside else (), insecure_network)
     async with AsyncExitStack() as stack:
         if metrics is not None:
-            shown = await stack.enter_async_context(_shown(vitals, meter, metrics))
-            _log.info("figures of the bookie in %s are at http://%s/metrics", directory, shown)
+            await stack.enter_async_context(_figures(vitals, meter, metrics, directory))
         with _naming_the_remedy(directory):
             disk = await open_to_serve(directory)  # first: a second process waits for nothing
             look_at_places = vitals.look_at_places = partial(places, disk)
@@ -297,11 +327,12 @@ async def serve(
         await presence.look()
         bookie: Bookie = obedient if metrics is None else MeteredBookie(obedient, meter)
         vitals.bookie = bookie
-        tasks = _upkeep(node, store, cookie, copies, orders, superfluous)
-        _start(tasks, stack)
+        _start(_upkeep(node, store, cookie, copies, orders, superfluous), stack)
         where = (bookie, cookie.bookie, listen, listen_runs)
-        doors = partial(serve_bookie, advertise=advertise, limits=limits, tls=tls, beside=beside)
-        address = await stack.enter_async_context(doors(*where, refusals=meter.refusals))
+        serving = partial(serve_bookie, *where, advertise=advertise, limits=limits, tls=tls)
+        knowing = doorkeeper and partial(doorkeeper, store, cookie.bookie)
+        doors = _doors(partial(serving, beside=beside, refusals=meter.refusals), knowing)
+        address = await stack.enter_async_context(doors)
         address = replace(address, labels=labels.at_host(socket.gethostname()))
         registration = Registration(
             *(store, obedient, address, rng, session_timeout),

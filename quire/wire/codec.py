@@ -25,6 +25,7 @@ from quire.errors import (
     LedgerRetiredError,
     NoSuchEntryError,
     NoSuchLedgerError,
+    NotPermittedError,
     QuireError,
     ReadOnlyBookieError,
     UnauthorizedError,
@@ -74,6 +75,12 @@ RULES: Final = (
         (("what", "subject"), ("expected", "expected"), ("found", "found")),
     ),
     Rule(InvalidRequestError, pb.INVALID_REQUEST, (("args", "reason"),)),
+    Rule(
+        NotPermittedError,
+        pb.INVALID_REQUEST,
+        (("identity", "found"), ("action", "expected"), ("scope", "reason")),
+        mark="not-permitted",
+    ),
 )
 """A class that is not here travels as its nearest ancestor that is."""
 

@@ -44,6 +44,9 @@ from quire.metastore.registration import (
 )
 from quire.metastore.standing import Standing, Wish
 from quire.repair.assignments import Assignment, Assignments
+from quire.rights.roles import Role as RightsRole
+from quire.rights.scopes import Reach
+from quire.rights.table import AccessRule, Effect, RightsTable
 from quire.service.snapshots import Snapshot
 from quire.storage.identity.cookie import BookieCookie, Part, Role
 from tests.golden.golden import Golden
@@ -61,6 +64,18 @@ LEDGER = LedgerMetadata(
     custom_metadata={"application": "quire", "owner": "büro"},
     created_ms=1_700_000_000_000,
     token="00ff",
+)
+RIGHTS = RightsTable(
+    (
+        AccessRule(
+            "quire://client/root", RightsRole.ADMIN, by="root@büro", since_ms=1_700_000_000_000
+        ),
+        AccessRule("quire://bookie/*", RightsRole.BOOKIE),
+        AccessRule("quire://client/orders", RightsRole.WRITER, Reach(log="orders")),
+        AccessRule("app.example", RightsRole.READER, Reach(prefix="orders-")),
+        AccessRule("anonymous", RightsRole.AUDITOR, Reach(ledger=7)),
+        AccessRule("*", RightsRole.OPERATOR, effect=Effect.DENY),
+    )
 )
 CLOSED = LedgerMetadata(
     8,
@@ -322,6 +337,7 @@ METADATA = (
     _of("cookie", SPREAD, lambda: encode_record("cookie", 1, SPREAD.body()), _twin),
     _record("moves", ASKED),
     _record("healing-switch", SWITCH),
+    _of("rights", RIGHTS, RIGHTS.encode, RightsTable.decode),
     _record("healing-summary", HEALING),
     _record("log", NEW_LOG, "-new"),
     _record("log", LOG),

@@ -96,6 +96,7 @@ UNREACHED: Final = {
     "metastore/sqlite_file.py": "metastore/test_sqlite.py",
     "metastore/sqlite_waits.py": "metastore/test_sqlite_waits.py",
     "metastore/zookeeper": "contract",
+    "rights": "rights",
     "repair/departure.py": "repair/test_departure.py",
     "repair/directory.py": "repair/test_directory.py",
     "repair/reclaim.py": "repair/test_reclaim.py",

@@ -16,7 +16,8 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Any, Final, Protocol
 
-from quire.errors import InvalidRequestError, WrongBookieError
+from quire.errors import InvalidRequestError, QuireError, WrongBookieError
+from quire.rights.calls import RUN
 from quire.storage.serving.limits import Reception
 from quire.wire import bookie_pb2 as pb
 from quire.wire.identity import ANONYMOUS, Identity
@@ -60,10 +61,9 @@ class AddStream:
     def __init__(
         self, reception: Reception, context: RunContext, identity: Identity = ANONYMOUS
     ) -> None:
-        self.identity = identity
-        """The identity of the client at the other end."""
         self._reception = reception
         self._context = context
+        self._identity = identity
         self._slots: deque[_Slot] = deque()
         self._received = 0
         self._acknowledged = 0
@@ -116,7 +116,7 @@ class AddStream:
                     await self._wait_for_room()
                     if acknowledging.done():
                         return
-                self._start(run)
+                self._start(run, await self._denial(run))
 
     def _has_room(self, size: int) -> bool:
         limits = self._reception.limits
@@ -128,12 +128,25 @@ class AddStream:
         self._room.clear()
         await self._room.wait()
 
-    def _start(self, run: pb.AddRun) -> None:
+    async def _denial(self, run: pb.AddRun) -> QuireError | None:
+        """Return why the peer may not send a run. Only the first of a ledger may take a while."""
+        action = RUN.action_of(run)
+        if self._reception.admits(self._identity, action, run.ledger):
+            return None
+        try:
+            await self._reception.permit(self._identity, action, run.ledger)
+        except QuireError as error:
+            return error
+        return None
+
+    def _start(self, run: pb.AddRun, denial: QuireError | None) -> None:
         slot = _Slot(len(run.run))
         self._slots.append(slot)
         self._bytes += slot.size
         self._received += 1
         try:
+            if denial is not None:
+                raise denial
             self._reception.refuse_when_draining()
             adding = self._begin(run)
         except Exception as error:

@@ -29,8 +29,14 @@ from quire.bookie import (
 )
 from quire.entry import BookieId
 from quire.errors import BookieBusyError
+from quire.rights.calls import RPCS
 from quire.storage.serving.add_stream import AddStream
-from quire.storage.serving.limits import Reception, ServiceLimits, connections_max
+from quire.storage.serving.limits import (
+    Doorkeeper,
+    Reception,
+    ServiceLimits,
+    connections_max,
+)
 from quire.storage.serving.refusals import Refusals
 from quire.storage.serving.run_listener import serve_runs
 from quire.wire import bookie_pb2 as pb
@@ -65,11 +71,13 @@ WAIT_SECONDS_MAX: Final = 600.0
 
 
 def _answers(reply: type[ReplyT]) -> Callable[[_Unary[ReplyT]], _Handler[ReplyT]]:
-    """Make a unary handler of a method: check that the call is for this bookie, turn errors into
-    answers, and be waited for.
+    """Make a unary handler of a method: check that the call is for this bookie and permitted, turn
+    errors into answers, and be waited for.
     """
 
     def decorate(method: _Unary[ReplyT]) -> _Handler[ReplyT]:
+        row = RPCS[method.__name__]
+
         @wraps(method)
         async def handler(self: BookieService, request: Any, context: ServerContext) -> ReplyT:
             reception = self.reception
@@ -77,6 +85,8 @@ def _answers(reply: type[ReplyT]) -> Callable[[_Unary[ReplyT]], _Handler[ReplyT]
                 try:
                     reception.expect(request.bookie)
                     reception.refuse_when_draining()
+                    about = getattr(request, "ledger", None)
+                    await reception.permit(peer_identity(context), row.action_of(request), about)
                     return await method(self, request)
                 except Exception as error:
                     return reply(failure=reception.failure(error))
@@ -102,6 +112,8 @@ class BookieService:
             try:
                 reception.expect(request.bookie)
                 reception.refuse_when_draining()
+                action = RPCS["Read"].action_of(request)
+                await reception.permit(peer_identity(context), action, request.ledger)
                 with reception.reads.take():
                     run = await self._read(request)
                 await self._hand_over(run, context)
@@ -192,6 +204,7 @@ async def serve_bookie(
     advertise: str | None = None,
     limits: ServiceLimits | None = None,
     refusals: Refusals | None = None,
+    doorkeeper: Doorkeeper | None = None,
     drain_seconds: float = 5.0,
     tls: Contexts | None = None,
     beside: TlsPorts | None = None,
@@ -201,8 +214,9 @@ async def serve_bookie(
 
     With `listen_runs`, another host:port, runs are taken there as plain frames as well. Clients are
     told the host `advertise` instead of the host of `listen`; a wildcard such as 0.0.0.0 needs it.
-    `refusals` counts what peers are refused. With certificates the ports take connections with TLS
-    only; if there are ports `beside`, these do, and the others take connections without.
+    `refusals` counts what peers are refused; `doorkeeper` knows their rights. With certificates the
+    ports take connections with TLS only; if there are ports `beside`, these do, and the others take
+    connections without.
 
     At the end of the block new work is refused, calls under way may finish for `drain_seconds`,
     and then every call is broken off. A cancelled block is drained as well. The bookie stays
@@ -211,7 +225,7 @@ async def serve_bookie(
     for address in (listen, listen_runs or listen, *(beside or ())):
         if address is not None:
             advertised(address, advertise)
-    reception = Reception(bookie, bookie_id, limits, refusals)
+    reception = Reception(bookie, bookie_id, limits, refusals, doorkeeper)
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = connections_max(reception.limits.connections, descriptors)
     async with AsyncExitStack() as stack:

@@ -15,12 +15,19 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from quire.bookie import Bookie
-from quire.entry import BookieId
-from quire.errors import BookieBusyError, BookieUnavailableError, WrongBookieError
+from quire.entry import BookieId, LedgerId
+from quire.errors import (
+    BookieBusyError,
+    BookieUnavailableError,
+    NotPermittedError,
+    WrongBookieError,
+)
+from quire.rights.roles import Action
 from quire.storage.serving.held_bytes import HeldBytes
 from quire.storage.serving.refusals import Refusals
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import encode_failure, is_internal
+from quire.wire.identity import Identity
 from quire.wire.transport import CONNECTIONS_MAX, SENT_RUN_BYTES_MAX, ServerContext
 
 _log = logging.getLogger(__name__)
@@ -96,6 +103,20 @@ class Stream(Protocol):
         ...
 
 
+class Doorkeeper(Protocol):
+    """Port: the rights of peers (quire/rights/guard.py)."""
+
+    def admits(self, identity: Identity, action: Action, ledger: LedgerId | None, /) -> bool:
+        """Return whether a call is known to be permitted; False may mean that it must be asked."""
+        ...
+
+    async def check(self, identity: Identity, action: Action, ledger: LedgerId | None, /) -> None:
+        """Return when a call is permitted. Raises `NotPermittedError`, and the errors of a look
+        at the ledger's record.
+        """
+        ...
+
+
 class Reception:
     """Lets calls in to one bookie and sees them out."""
 
@@ -105,8 +126,11 @@ class Reception:
         bookie_id: BookieId,
         limits: ServiceLimits | None = None,
         refusals: Refusals | None = None,
+        doorkeeper: Doorkeeper | None = None,
     ) -> None:
+        """Without a doorkeeper each peer may do everything."""
         self.bookie = bookie
+        self._doorkeeper = doorkeeper
         self.bookie_id = bookie_id
         self.limits = limits or ServiceLimits()
         self.refusals = refusals or Refusals()
@@ -184,6 +208,22 @@ class Reception:
         finally:
             self._streams.remove(stream)
             self.settled()
+
+    def admits(self, identity: Identity, action: Action, ledger: LedgerId | None = None) -> bool:
+        """Return whether a call needs no `permit`: it is known to be permitted."""
+        return self._doorkeeper is None or self._doorkeeper.admits(identity, action, ledger)
+
+    async def permit(
+        self, identity: Identity, action: Action, ledger: LedgerId | None = None
+    ) -> None:
+        """Return when a peer may carry out an action. Raises as `Doorkeeper.check`."""
+        if self._doorkeeper is None or self._doorkeeper.admits(identity, action, ledger):
+            return
+        try:
+            await self._doorkeeper.check(identity, action, ledger)
+        except NotPermittedError:
+            self.refusals.counts["rights"] += 1  # the doorkeeper has said it in its log
+            raise
 
     def expect(self, bookie: BookieId) -> None:
         """Raise `WrongBookieError` for a call that is meant for another bookie."""
