@@ -200,6 +200,16 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.election",
         "quire.log",
         "quire.wire",
+        "quire.rights",
+    ),
+    "quire.gateway.server": (
+        *VALUES,
+        "quire.gateway",
+        "quire.connection",
+        "quire.log",
+        "quire.metastore",
+        "quire.rights",
+        "quire.wire",
     ),
     "quire.http_server": (*VALUES, "quire.wire"),
     "quire.console": (

@@ -92,8 +92,9 @@ def console(
     from quire.console.server import ConsoleOptions
 
     logging.begin()
+    secrets = [each.secret for each in read_tokens(token_file)]
     options = ConsoleOptions(
-        *(listen, read_tokens(token_file), certificate, key, insecure_network, not no_records),
+        *(listen, secrets, certificate, key, insecure_network, not no_records),
         lost_seconds=lost_after,
         ensemble=ensemble,
     )

@@ -21,6 +21,7 @@ from quire.cli.settings import (
 )
 from quire.errors import ConfigurationError
 from quire.gateway.limits import GatewayLimits
+from quire.gateway.tokens import Token, parse_tokens
 
 
 @click.group(short_help="Serve logs over HTTP.")
@@ -44,7 +45,8 @@ def gateway() -> None:
 @click.option(
     "--token-file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File with tokens, one a line: a request needs one, as Authorization: Bearer TOKEN.",
+    help="File with tokens, one a line, each with the identity of its holder: a request needs one, "
+    "as Authorization: Bearer TOKEN.",
 )
 @click.option(
     "--insecure-network",
@@ -97,7 +99,7 @@ async def _serve(
     listen: str,
     insecure_network: bool,
     advertise: str | None,
-    tokens: tuple[str, ...],
+    tokens: tuple[Token, ...],
     limits: GatewayLimits,
 ) -> None:
     from quire.gateway.server import serve_gateway
@@ -120,17 +122,14 @@ async def _serve(
     )
 
 
-def read_tokens(file: Path | None) -> tuple[str, ...]:
+def read_tokens(file: Path | None) -> tuple[Token, ...]:
     """Return the tokens of a file. Raises `ConfigurationError` for a file without one."""
     if file is None:
         return ()
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigurationError(f"tokens of {file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"{file} is not text: write one token a line") from None
-    tokens = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
-    if not tokens:
-        raise ConfigurationError(f"{file} has no token: write one a line")
-    return tokens
+    return parse_tokens(str(file), text)

@@ -7,7 +7,6 @@ of the documentation are made from it.
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -32,12 +31,17 @@ from quire.gateway.limits import Admission, GatewayLimits
 from quire.gateway.metered import GatewayMeter
 from quire.gateway.owners import Owners
 from quire.gateway.reads import read_page, stream_events
+from quire.gateway.tokens import Token, caller
 from quire.inspect import LogInfo
 from quire.log.leader.log import Log
 from quire.log.records.position import Appended, Position
 from quire.places import Place, parse_place
+from quire.rights.calls import HTTP
+from quire.rights.guard import Guard
+from quire.rights.roles import Action
 from quire.units import parse_seconds
 from quire.version import __version__
+from quire.wire.identity import Identity
 
 with needed_for("quire gateway", "gateway"):
     from prometheus_client import CollectorRegistry
@@ -54,6 +58,8 @@ LIMIT: Final = 1000
 """Records of a read that names no limit."""
 
 LIMIT_MAX: Final = 10_000
+
+_UNKNOWN: Final = "send Authorization: Bearer TOKEN"
 
 _log = logging.getLogger(__name__)
 
@@ -80,13 +86,16 @@ class Gateway:
         client: Client,
         owners: Owners,
         limits: GatewayLimits,
-        tokens: tuple[str, ...] = (),
+        tokens: tuple[Token, ...] = (),
+        guard: Guard | None = None,
         registry: CollectorRegistry | None = None,
     ) -> None:
-        """Requests need one of the `tokens`, if there is any. `registry` has the figures of the
-        client, and gets the gateway's.
+        """Requests need one of the `tokens`, if there is any. The guard knows the rights of their
+        holders; without it each may do everything. `registry` has the figures of the client, and
+        gets the gateway's.
         """
         self.client = client
+        self.guard = guard
         self.owners = owners
         self.limits = limits
         self.is_ending = False
@@ -99,24 +108,29 @@ class Gateway:
         """Returns the figures of the process, and the media type of that text."""
         self.app = Starlette(
             routes=[
-                Route(call.path, partial(self._answer, call), methods=[call.method])
+                Route(call.path, partial(self._answer, call, action), methods=[call.method])
                 for call in CALLS
+                for action in [HTTP[call.method, call.path]]
             ],
             exception_handlers={404: _no_such_path, 405: _no_such_path},
         )
 
-    async def _answer(self, call: HttpCall, request: Request) -> Response:
+    async def _answer(self, call: HttpCall, action: Action | None, request: Request) -> Response:
         with self._meter.timed(call.handler.__name__) as status:
-            response = await self._respond(call, request)
+            response = await self._respond(call, action, request)
             status.append(response.status_code)
         return response
 
-    async def _respond(self, call: HttpCall, request: Request) -> Response:
+    async def _respond(self, call: HttpCall, action: Action | None, request: Request) -> Response:
         try:
-            if not call.is_open:
-                refusal = self._refusal(request)
-                if refusal is not None:
-                    return refusal
+            if action is not None:
+                identity = caller(self._tokens, request.headers.get("authorization", ""))
+                if identity is None:
+                    body: dict[str, object] = {"error": "unauthorized", "message": _UNKNOWN}
+                    return JSONResponse(body, 401, {"WWW-Authenticate": "Bearer"})
+                request.state.identity = identity
+                if self.guard is not None and "name" in request.path_params:
+                    self.guard.check_log(identity, action, _name(request))
             with self._admission.request():
                 return await call.handler(self, request)
         except ElsewhereError as error:
@@ -133,15 +147,10 @@ class Gateway:
         except ClientDisconnect:
             return Response(status_code=400)  # read by no client
 
-    def _refusal(self, request: Request) -> Response | None:
-        if not self._tokens:
-            return None
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        known = [secrets.compare_digest(token.encode(), each.encode()) for each in self._tokens]
-        if scheme.lower() == "bearer" and any(known):
-            return None
-        body = {"error": "unauthorized", "message": "send Authorization: Bearer TOKEN"}
-        return JSONResponse(body, 401, {"WWW-Authenticate": "Bearer"})
+    def may(self, request: Request, action: Action, log: str) -> bool:
+        """Return whether the caller of a request may carry out an action on a log."""
+        identity: Identity = request.state.identity
+        return self.guard is None or self.guard.may(identity, action, log)
 
     @asynccontextmanager
     async def body(self, request: Request) -> AsyncIterator[bytes]:
@@ -199,7 +208,10 @@ async def read(gateway: Gateway, request: Request) -> Response:
 async def tail(gateway: Gateway, request: Request) -> Response:
     """Stream records as server-sent events, and go on after `Last-Event-ID`."""
     place = request.headers.get("last-event-id") or request.query_params.get("from", "latest")
-    events = stream_events(gateway.client, _name(request), _place(place))
+    name = _name(request)
+    guard, identity = gateway.guard, request.state.identity
+    checks = [] if guard is None else [guard.recheck(identity, Action.READ, name)]
+    events = stream_events(gateway.client, name, _place(place), *checks)
     return StreamingResponse(
         events, media_type=EVENTS, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
@@ -219,8 +231,11 @@ async def read_one(gateway: Gateway, request: Request) -> Response:
 
 
 async def list_logs(gateway: Gateway, request: Request) -> Response:
-    """List the names of all logs."""
-    return JSONResponse({"logs": await gateway.client.list_logs()})
+    """List the names of the logs that the caller may observe."""
+    names = await gateway.client.list_logs()
+    return JSONResponse(
+        {"logs": [each for each in names if gateway.may(request, Action.OBSERVE, each)]}
+    )
 
 
 async def show_log(gateway: Gateway, request: Request) -> Response:
@@ -308,6 +323,8 @@ async def ready(gateway: Gateway, request: Request) -> Response:
 
 async def show_metrics(gateway: Gateway, request: Request) -> Response:
     """Return the gateway's and its client's figures, in the text format of Prometheus."""
+    if gateway.guard is not None:
+        gateway.guard.check_log(request.state.identity, Action.OBSERVE, None)
     body, kind = gateway.figures()
     return Response(body, media_type=kind)
 

@@ -6,7 +6,7 @@ A read never disturbs the log's writer, so every gateway answers it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
 from typing import Final
 
@@ -72,8 +72,12 @@ async def _collect(
                 return
 
 
-async def stream_events(client: Client, name: str, start: Start) -> AsyncGenerator[bytes, None]:
+async def stream_events(
+    client: Client, name: str, start: Start, check: Callable[[], None] = lambda: None
+) -> AsyncGenerator[bytes, None]:
     """Yield the records of a log as server-sent events, from a place on, without end.
+
+    `check` is called before each part; an error that it raises ends the stream, too.
 
     A record is asked for when the one before was sent: a slow consumer slows only itself. An error
     ends the stream with an event `error`.
@@ -84,6 +88,7 @@ async def stream_events(client: Client, name: str, start: Start) -> AsyncGenerat
             aclosing(_with_pauses(aiter(reader))) as parts,
         ):
             async for part in parts:
+                check()
                 yield part
     except QuireError as error:
         text = str(error).replace("\n", " ")

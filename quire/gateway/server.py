@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from quire.aio.tasks import first_of
 from quire.connection import connect
@@ -17,7 +18,11 @@ from quire.extras import needed_for
 from quire.gateway.app import Gateway
 from quire.gateway.limits import GatewayLimits
 from quire.gateway.owners import Owners
+from quire.gateway.tokens import Token
 from quire.log.manifest.options import LogOptions
+from quire.metastore import open_store
+from quire.metastore.place import resolve_store
+from quire.rights.guard import Guard, guarding
 from quire.wire.certificates import TlsOptions
 from quire.wire.exposure import exposed
 from quire.wire.transport import advertised, split_address
@@ -37,7 +42,7 @@ async def serve_gateway(
     *,
     insecure_network: bool = False,
     advertise: str | None = None,
-    tokens: tuple[str, ...] = (),
+    tokens: tuple[Token, ...] = (),
     limits: GatewayLimits | None = None,
     options: LogOptions | None = None,
     on_ready: Callable[[str], None] | None = None,
@@ -50,7 +55,7 @@ async def serve_gateway(
         listen: host:port to listen on; port 0 takes a free one.
         insecure_network: accept an address that other machines reach. It needs tokens.
         advertise: the URL that other gateways send clients to; by default `http://host:port`.
-        tokens: a request needs one of them, if there is any.
+        tokens: a request needs one of them, if there is any, and has the rights of its holder.
         limits: how much may be under way.
         options: options of the logs that this gateway writes.
         on_ready: called with the URL once requests are answered.
@@ -69,9 +74,12 @@ async def serve_gateway(
         host, _ = split_address(listen)
         at = advertise or f"http://{host}:{listening.getsockname()[1]}"
         registry = CollectorRegistry()
-        async with connect(store, metrics=registry, tls=tls) as client:
+        async with (
+            connect(store, metrics=registry, tls=tls) as client,
+            _guarding(store, at) as guard,
+        ):
             owners = Owners(client, at, limits, options)
-            gateway = Gateway(client, owners, limits, tokens, registry)
+            gateway = Gateway(client, owners, limits, tokens, guard, registry)
             config = uvicorn.Config(
                 gateway.app,
                 log_config=None,
@@ -95,7 +103,17 @@ async def serve_gateway(
         listening.close()
 
 
-def _check_exposure(listen: str, accepted: bool, tokens: tuple[str, ...]) -> None:
+@asynccontextmanager
+async def _guarding(store: str, name: str) -> AsyncIterator[Guard]:
+    opened = await open_store(resolve_store(store))
+    try:
+        async with guarding(opened, f"the gateway at {name}") as guard:
+            yield guard
+    finally:
+        await opened.close()
+
+
+def _check_exposure(listen: str, accepted: bool, tokens: tuple[Token, ...]) -> None:
     """Say that other machines reach the gateway. Raises as `exposed`, and without tokens."""
     for address in exposed("gateway", [listen], accepted=accepted):
         if not tokens:

@@ -86,6 +86,7 @@ HTTP: Final[Mapping[tuple[str, str], Action | None]] = {
     ("PUT", _CURSOR): READ,
     ("DELETE", _CURSOR): OPERATE,
     ("GET", "/v1/openapi.json"): None,
+    ("GET", "/metrics"): OBSERVE,
     ("GET", "/livez"): None,
     ("GET", "/readyz"): None,
 }

@@ -150,6 +150,20 @@ class Guard:
         if not decision.is_allowed:
             self._deny(identity, action, scope, decision)
 
+    def recheck(self, identity: Identity, action: Action, log: str) -> Callable[[], None]:
+        """Return a check for a call that goes on for long: it decides again once the table is
+        another one. Raises as `check_log`.
+        """
+        seen = self._watch.table
+
+        def check() -> None:
+            nonlocal seen
+            if seen is not self._watch.table:
+                self.check_log(identity, action, log)
+                seen = self._watch.table
+
+        return check
+
     def may(self, identity: Identity, action: Action, log: str) -> bool:
         """Return whether a call about a log would be permitted; no denial is counted."""
         return decide(identity, action, Scope(log=log), self._watch.table).is_allowed

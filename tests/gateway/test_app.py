@@ -15,7 +15,9 @@ import quire
 from quire.gateway.app import CALLS, Gateway, openapi
 from quire.gateway.limits import GatewayLimits
 from quire.gateway.owners import Owners
+from quire.gateway.tokens import Token
 from quire.metrics.table import METRICS, Owner
+from quire.rights.guard import Guard
 from quire.testing.cluster import MemoryCluster
 
 RECORDS = "/v1/logs/orders/records"
@@ -47,12 +49,13 @@ async def serving(
     cluster: MemoryCluster,
     address: str = "http://one",
     limits: GatewayLimits | None = None,
-    tokens: tuple[str, ...] = (),
+    tokens: tuple[Token, ...] = (),
+    guard: Guard | None = None,
 ) -> AsyncIterator[Served]:
     limits = limits or GatewayLimits()
     async with quire.connect(cluster.store_uri) as client:
         owners = Owners(client, address, limits)
-        served = Served(Gateway(client, owners, limits, tokens), address)
+        served = Served(Gateway(client, owners, limits, tokens, guard), address)
         try:
             yield served
         finally:
@@ -299,7 +302,7 @@ async def test_cursors_move_forward_only(cluster: MemoryCluster) -> None:
 
 
 async def test_a_token_is_needed_where_there_is_one(cluster: MemoryCluster) -> None:
-    async with serving(cluster, tokens=("right", "other")) as one:
+    async with serving(cluster, tokens=(Token("right"), Token("other"))) as one:
         for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic right"}):
             answer = await one.http.get("/v1/logs", headers=header)
             assert (answer.status_code, answer.json()["error"]) == (401, "unauthorized")
@@ -393,7 +396,7 @@ async def test_the_figures_of_a_gateway_are_in_the_table(cluster: MemoryCluster)
 
 
 async def test_figures_need_a_token_where_one_is_set(cluster: MemoryCluster) -> None:
-    async with serving(cluster, tokens=("secret",)) as one:
+    async with serving(cluster, tokens=(Token("secret"),)) as one:
         assert (await one.http.get("/metrics")).status_code == 401
         allowed = {"Authorization": "Bearer secret"}
         assert (await one.http.get("/metrics", headers=allowed)).status_code == 200

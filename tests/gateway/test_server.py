@@ -16,7 +16,9 @@ from quire.cli.gateway import read_tokens
 from quire.cli.root import main
 from quire.errors import ConfigurationError
 from quire.gateway.server import serve_gateway
+from quire.gateway.tokens import Token
 from quire.testing.cluster import MemoryCluster
+from quire.wire.identity import client_identity
 
 pytestmark = pytest.mark.real_time
 
@@ -92,18 +94,19 @@ def test_a_wrong_option_is_refused(arguments: list[str], says: str) -> None:
 async def test_a_wildcard_is_told_to_no_client() -> None:
     with pytest.raises(ConfigurationError, match="with --advertise"):
         await serve_gateway(
-            "memory://nowhere", "0.0.0.0:0", insecure_network=True, tokens=("secret",)
+            "memory://nowhere", "0.0.0.0:0", insecure_network=True, tokens=(Token("secret"),)
         )
 
 
 def test_tokens_are_lines_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
-    file.write_text("# ours\n\n  one \ntwo\n")
-    assert read_tokens(file) == ("one", "two")
+    file.write_text("# ours\n\n  one \ntwo quire://client/two\n")
+    assert read_tokens(file) == (Token("one"), Token("two", client_identity("two")))
     assert read_tokens(None) == ()
-    for contents in (b"", b"# none\n", b"\xff\xfe\x00"):
+    for contents in (b"", b"# none\n", b"\xff\xfe\x00", b"secret a b\n", b"secret quire://*\n"):
         file.write_bytes(contents)
-        with pytest.raises(ConfigurationError):
+        with pytest.raises(ConfigurationError, match=str(file)) as caught:
             read_tokens(file)
+        assert "secret" not in str(caught.value)
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_tokens(tmp_path / "gone")
