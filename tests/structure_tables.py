@@ -67,6 +67,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.storage.serving.presence": (*VALUES, "quire.storage", "quire.metastore"),
     "quire.storage.serving.limits": (*VALUES, "quire.storage", "quire.wire", "quire.rights"),
     "quire.storage.serving.add_stream": (*VALUES, "quire.storage", "quire.wire", "quire.rights"),
+    "quire.storage.serving.handing_over": (*VALUES, "quire.storage", "quire.wire"),
     "quire.storage.serving.run_listener": (*VALUES, "quire.storage", "quire.wire"),
     "quire.storage.identity.identity": (*VALUES, "quire.storage", "quire.metastore"),
     "quire.storage.maintenance.deletions": (*VALUES, "quire.storage", "quire.metastore"),

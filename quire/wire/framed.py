@@ -54,7 +54,7 @@ class ConnectionOverError(Exception):
 class Budget(Protocol):
     """Bytes that the other sides of all connections may make a server hold."""
 
-    def hold(self, holder: Hashable, size: int, drop: Callable[[str], None], /) -> bool:
+    def hold(self, holder: Hashable, size: int, drop: Callable[[str], None], owner: str, /) -> bool:
         """Count all bytes held for a connection now; False when there is no space for it."""
         ...
 
@@ -202,8 +202,16 @@ class FramedConnection(asyncio.Protocol):
         _wake(self._room)
 
     def _hold(self, budget: Budget, size: int) -> None:
-        if not budget.hold(self, size, self._break) and self._over is None:
+        if not budget.hold(self, size, self._break, self._owner) and self._over is None:
             self._break("too many bytes are held for others")
+
+    @property
+    def _owner(self) -> str:
+        """The peer that shares budgets with others: by its certificate, else by its host."""
+        if self.identity.is_known or self._transport is None:
+            return self.identity.name
+        name = self._transport.get_extra_info("peername")
+        return str(name[0]) if name else self.identity.name
 
     def data_received(self, data: bytes) -> None:
         if self._over is not None:

@@ -71,6 +71,9 @@ RpcError: TypeAlias = grpc.aio.AioRpcError
 WRITE_ERRORS: Final = (grpc.aio.AioRpcError, grpc.aio.BaseError, InvalidStateError)
 """What writing to a stream that is over may raise, depending on how it ended."""
 
+ENDED_ERRORS: Final = (grpc.aio.InternalError,)
+"""What ending a call of a server may raise when its connection is gone."""
+
 ServerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 """One call on the server."""
 

@@ -169,12 +169,16 @@ def test_the_first_message_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> No
 class Reader:
     """A client's end of a read that takes some parts and then no more."""
 
-    def __init__(self, takes: int = 0) -> None:
+    def __init__(self, takes: int = 0, host: int = 1) -> None:
+        self.host = host
         self.parts: list[bytes] = []
         self.aborted: object = None
         self._takes = takes
 
     def add_done_callback(self, callback: Callable[[object], None]) -> None: ...
+
+    def peer(self) -> str:
+        return f"ipv4:192.0.2.{self.host}:1"
 
     async def write(self, part: bytes) -> None:
         if len(self.parts) >= self._takes:
@@ -219,7 +223,7 @@ def test_an_answer_that_is_not_taken_is_dropped_after_some_time() -> None:
 
 def test_answers_that_are_not_taken_make_room_for_others() -> None:
     async def main() -> None:
-        reception, read = await reading(ServiceLimits(unread_bytes=4 * SIZE, reads=1))
+        reception, read = await reading(ServiceLimits(unread_bytes=11 * SIZE, reads=1))
         stalled = [Reader() for _ in range(3)]
         tasks = [read(each) for each in stalled]
         await asyncio.sleep(GRACE_SECONDS / 2)

@@ -9,7 +9,6 @@ calls (limits.py), and a bookie's life as a process (server.py).
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import resource
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -28,24 +27,23 @@ from quire.bookie import (
     list_all,
 )
 from quire.entry import BookieId
-from quire.errors import BookieBusyError
 from quire.rights.calls import RPCS
 from quire.storage.serving.add_stream import AddStream
+from quire.storage.serving.handing_over import NotTakenError, give_up, hand_over
 from quire.storage.serving.limits import (
     Doorkeeper,
     Reception,
     ServiceLimits,
     connections_max,
+    owner_of,
 )
 from quire.storage.serving.refusals import Refusals
 from quire.storage.serving.run_listener import serve_runs
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import RANGES_MAX, encode_info, encode_ranges, encode_tail
 from quire.wire.grpc_tls import peer_identity
-from quire.wire.reads import PART_BYTES_MAX, encode_parts
 from quire.wire.tls import Contexts
 from quire.wire.transport import (
-    RESOURCE_EXHAUSTED,
     ServerContext,
     add_service,
     advertised,
@@ -58,13 +56,6 @@ _Handler: TypeAlias = "Callable[[BookieService, Any, ServerContext], Awaitable[R
 ReplyT = TypeVar("ReplyT", pb.TailReply, pb.ListEntriesReply, pb.InfoReply)
 
 _log = logging.getLogger(__name__)
-
-UNREAD: Final = "answers that were not taken hold too many bytes, or one for too long"
-
-
-class _NotTakenError(Exception):
-    """A client did not take its answer."""
-
 
 WAIT_SECONDS_MAX: Final = 600.0
 """Longest time a long poll is held."""
@@ -107,55 +98,38 @@ class BookieService:
         await AddStream(self.reception, context, peer_identity(context)).serve()
 
     async def Read(self, request: pb.ReadRequest, context: ServerContext) -> None:  # noqa: N802
-        reception = self.reception
+        reception, is_stalled = self.reception, False
         with reception.calling(context):
             try:
                 reception.expect(request.bookie)
                 reception.refuse_when_draining()
+                identity = peer_identity(context)
                 action = RPCS["Read"].action_of(request)
-                await reception.permit(peer_identity(context), action, request.ledger)
-                with reception.reads.take():
-                    run = await self._read(request)
-                await self._hand_over(run, context)
-            except _NotTakenError as error:
-                await context.abort(RESOURCE_EXHAUSTED, str(error))
+                await reception.permit(identity, action, request.ledger)
+                # No name for the answer here: it must be gone when the call is given up.
+                await hand_over(
+                    *(await self._read(request), context, reception.unread, reception.bookie_id),
+                    owner_of(identity, context.peer()),
+                )
+            except NotTakenError:
+                is_stalled = True
             except Exception as error:
                 failure = pb.ReadReply(failure=reception.failure(error))
                 await context.write(failure.SerializeToString())
+            if is_stalled:
+                await give_up(context)
 
     async def _read(self, request: pb.ReadRequest) -> bytes:
-        return await self.bookie.read(
-            request.ledger,
-            request.first,
-            request.last,
-            fence_key=request.fence_key if request.HasField("fence_key") else None,
-            bytes_max=min(request.bytes_max, READ_ANSWER_BYTES_MAX),
-        )
-
-    async def _hand_over(self, run: bytes, context: ServerContext) -> None:
-        """Write the parts of an answer, as fast as the client takes them.
-
-        Raises `_NotTakenError` when it took too long, `BookieBusyError` before the first part.
-        """
-        unread, holder, left = self.reception.unread, object(), len(run)
-        try:
-            async with time_limit(None) as limit:
-                now = asyncio.get_running_loop().time
-
-                def drop(reason: str) -> None:
-                    limit.reschedule(now())
-
-                for part in encode_parts(run):
-                    has_place = unread.hold(holder, left, drop)
-                    if not has_place and left == len(run):
-                        raise BookieBusyError(self.reception.bookie_id, UNREAD)
-                    await context.write(part)
-                    unread.release(holder)
-                    left = max(0, left - PART_BYTES_MAX)
-        except TimeoutError as error:
-            raise _NotTakenError(UNREAD) from error
-        finally:
-            unread.release(holder)
+        bytes_max = min(request.bytes_max, READ_ANSWER_BYTES_MAX)
+        async with self.reception.gathering.turn(bytes_max):
+            with self.reception.reads.take():
+                return await self.bookie.read(
+                    request.ledger,
+                    request.first,
+                    request.last,
+                    fence_key=request.fence_key if request.HasField("fence_key") else None,
+                    bytes_max=bytes_max,
+                )
 
     @_answers(pb.TailReply)
     async def ReadTail(self, request: pb.ReadTailRequest) -> pb.TailReply:  # noqa: N802

@@ -1,8 +1,8 @@
 """Bytes that a bookie holds for its peers' sake: messages that are not whole, answers not taken.
 
 A peer decides how long such bytes stay: it sends half of a message, or takes no answer. So all
-peers together have one budget, and the holder that has waited longest loses its place first. Well
-behaved peers finish in milliseconds; a peer that stalls is always among the oldest.
+peers together have one budget. When it is used up, the owner that holds most loses a place, its
+oldest: a peer that stalls takes places from itself before it takes one from another peer.
 
 Invariants: at most `bytes_max` are held after each call, and no holder stays for longer than
 `seconds` without progress. Not here: the effect of a drop, which is the holder's (framed.py,
@@ -12,6 +12,7 @@ grpc_service.py).
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Final
 
@@ -22,12 +23,13 @@ STALLED_SECONDS: Final = 30.0
 
 
 class _Account:
-    __slots__ = ("drop", "since", "size")
+    __slots__ = ("drop", "owner", "since", "size")
 
-    def __init__(self, since: float, size: int, drop: Callable[[str], None]) -> None:
+    def __init__(self, since: float, owner: str, drop: Callable[[str], None]) -> None:
         self.since = since
-        self.size = size
+        self.size = 0
         self.drop = drop
+        self.owner = owner
 
 
 class HeldBytes:
@@ -52,28 +54,32 @@ class HeldBytes:
         self._refusals = refusals
         self._holdings: dict[Hashable, _Account] = {}
         """Oldest first."""
+        self._owned: Counter[str] = Counter()
+        """Bytes by owner."""
         self._alarm: asyncio.TimerHandle | None = None
 
-    def hold(self, holder: Hashable, size: int, drop: Callable[[str], None]) -> bool:
+    def hold(
+        self, holder: Hashable, size: int, drop: Callable[[str], None], owner: str = ""
+    ) -> bool:
         """Count bytes for a holder, or count its bytes anew; its age goes on.
 
         Args:
             holder: the peer's connection or call.
             size: all bytes held for it now.
             drop: called with the reason when the holder loses its place; it must free the bytes.
+            owner: the peer that the holder belongs to.
 
         Returns:
-            Whether the holder has a place. It has none when there is no space, and every other
-            holder is within its grace.
+            Whether the holder has a place. It has none when there is no space, and the oldest
+            holder of the owner that holds most is within its grace.
         """
         loop = asyncio.get_running_loop()
         holding = self._holdings.get(holder)
         if holding is None:
-            holding = self._holdings[holder] = _Account(loop.time(), 0, drop)
-        self.total += size - holding.size
-        holding.size = size
+            holding = self._holdings[holder] = _Account(loop.time(), owner, drop)
+        self._resize(holding, size)
         while self.total > self.bytes_max:
-            oldest, found = next(iter(self._holdings.items()))
+            oldest, found = self._victim()
             if loop.time() - found.since < self._grace:
                 self.release(holder)
                 self._refusals.count(self._label, f"{self._what}: {self.bytes_max} bytes are held")
@@ -86,7 +92,19 @@ class HeldBytes:
         """Forget a holder: it has finished, or is gone. Harmless when it holds nothing."""
         holding = self._holdings.pop(holder, None)
         if holding is not None:
-            self.total -= holding.size
+            self._resize(holding, 0)
+
+    def _resize(self, holding: _Account, size: int) -> None:
+        self.total += size - holding.size
+        owned = self._owned[holding.owner] = self._owned[holding.owner] + size - holding.size
+        holding.size = size
+        if not owned:
+            del self._owned[holding.owner]
+
+    def _victim(self) -> tuple[Hashable, _Account]:
+        """Return the oldest holder of the owner that holds most."""
+        greedy = max(self._owned, key=self._owned.__getitem__)
+        return next(each for each in self._holdings.items() if each[1].owner == greedy)
 
     def _drop(self, holder: Hashable, reason: str) -> None:
         holding = self._holdings[holder]

@@ -23,6 +23,7 @@ from quire.errors import (
     WrongBookieError,
 )
 from quire.rights.roles import Action
+from quire.storage.serving.handing_over import Gathering
 from quire.storage.serving.held_bytes import HeldBytes
 from quire.storage.serving.refusals import Refusals
 from quire.wire import bookie_pb2 as pb
@@ -71,6 +72,17 @@ def connections_max(wanted: int, descriptors: int) -> int:
         descriptors: the most that this process may have open.
     """
     return min(wanted, max(CONNECTIONS_MIN, (descriptors - DESCRIPTORS_RESERVED) // 2))
+
+
+def owner_of(identity: Identity, peer: str) -> str:
+    """Return the name under which a peer shares budgets with others.
+
+    Args:
+        identity: of the peer; all its connections share then.
+        peer: as gRPC names the other end of a connection. A peer without a certificate is known by
+            its host alone.
+    """
+    return identity.name if identity.is_known else peer.rpartition(":")[0]
 
 
 class Places:
@@ -143,6 +155,7 @@ class Reception:
             self.refusals,
             grace=GRACE_SECONDS,
         )
+        self.gathering = Gathering()
         self._draining = False
         self._calls = 0
         """Under way, but for streams of runs; reads and long polls are among them."""

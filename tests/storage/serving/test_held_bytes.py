@@ -135,3 +135,27 @@ def test_refusals_are_counted_each_and_logged_now_and_then(
         "refused 1 since the last warning (silent): it says nothing",
         "refused 500 since the last warning (unread): it takes no answers",
     ]
+
+
+def test_the_greediest_owner_loses_a_place_first() -> None:
+    async def main() -> None:
+        held = HeldBytes("it stalls", "stalled", 100, Refusals())
+        dropped: list[str] = []
+
+        def hold(name: str, size: int, owner: str) -> bool:
+            return held.hold(name, size, lambda _: dropped.append(name), owner)
+
+        hold("patient", 20, "client")
+        for number in range(20):
+            hold(f"greedy {number}", 20, "stranger")
+        assert "patient" not in dropped, "it is the oldest, and holds least"
+        assert dropped[0] == "greedy 0"
+        assert held.total == 100
+        held.release("patient")
+        hold("last", 60, "client")
+        assert held.total == 100
+        for name in ("last", *(f"greedy {number}" for number in range(20))):
+            held.release(name)
+        assert (held.total, len(held._owned)) == (0, 0)
+
+    virtually(main)

@@ -1,0 +1,131 @@
+"""The way of a read's answer to its client: gathered within one budget, handed over within another.
+
+    gathering     bytes that reads may gather at the same time; others wait for their turn
+    unread        bytes of answers that clients have not taken, of all connections
+
+An answer that stalls, or that loses its place to others, ends the connection of its client
+(quire/wire/peer_sockets.py says why no less helps). A client of quire takes an answer at once,
+whatever its application does: it stalls only when its process does.
+
+Invariant: memory for answers is bounded by the two budgets together. What gRPC keeps of a part is
+counted: one copy beside ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from quire.aio.timing import time_limit
+from quire.bookie import READ_ANSWER_BYTES_MAX
+from quire.entry import BookieId
+from quire.errors import BookieBusyError
+from quire.storage.serving.held_bytes import HeldBytes
+from quire.wire.peer_sockets import end_connection
+from quire.wire.reads import encode_parts
+from quire.wire.transport import ENDED_ERRORS, RESOURCE_EXHAUSTED, ServerContext
+
+UNREAD: Final = "answers that were not taken hold too many bytes, or one for too long"
+
+GATHERED_BYTES_MAX: Final = 16 * READ_ANSWER_BYTES_MAX
+"""More would wait for the disk in one queue or another."""
+
+_COPIES: Final = 2
+"""Of the part that is on its way: the message, and what gRPC has of it."""
+
+
+class NotTakenError(Exception):
+    """A client did not take its answer."""
+
+
+class Gathering:
+    """Bytes that reads gather at the same time. Reads that wait go on in their order."""
+
+    def __init__(self, bytes_max: int = GATHERED_BYTES_MAX) -> None:
+        self.free = bytes_max
+        self._bytes_max = bytes_max
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def turn(self, size: int) -> AsyncIterator[None]:
+        """Have space for an answer of so many bytes in the block; waits for it."""
+        size = min(size, self._bytes_max)
+        if self._waiting or size > self.free:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((size, turn))
+            try:
+                await turn
+            except asyncio.CancelledError:
+                self._give_up(size, turn)
+                raise
+        else:
+            self.free -= size
+        try:
+            yield
+        finally:
+            self.free += size
+            self._go_on()
+
+    def _give_up(self, size: int, turn: asyncio.Future[None]) -> None:
+        if turn.done() and not turn.cancelled():
+            self.free += size  # its turn came together with the cancellation
+        else:
+            self._waiting.remove((size, turn))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self.free:
+            size, turn = self._waiting.popleft()
+            if not turn.done():
+                self.free -= size
+                turn.set_result(None)
+
+
+async def hand_over(
+    run: bytes, context: ServerContext, unread: HeldBytes, bookie: BookieId, owner: str
+) -> None:
+    """Write the parts of an answer, as fast as the client takes them.
+
+    Args:
+        run: the answer.
+        context: the call.
+        unread: the budget.
+        bookie: the bookie that answers.
+        owner: the peer, which shares the budget with others.
+
+    Raises:
+        NotTakenError: the client took too long.
+        BookieBusyError: there is no space, before the first part.
+    """
+    holder, is_first = object(), True
+    try:
+        async with time_limit(None) as limit:
+            now = asyncio.get_running_loop().time
+
+            def drop(reason: str) -> None:
+                limit.reschedule(now())
+
+            for part in encode_parts(run):
+                size = len(run) + _COPIES * len(part)
+                if not unread.hold(holder, size, drop, owner) and is_first:
+                    raise BookieBusyError(bookie, UNREAD)
+                await context.write(part)
+                unread.release(holder)
+                is_first = False
+    except TimeoutError as error:
+        raise NotTakenError(UNREAD) from error
+    finally:
+        unread.release(holder)
+
+
+async def give_up(context: ServerContext) -> None:
+    """End a call with an answer that its client does not take, and the connection of the client.
+
+    Its frames, and the answer in them, must be gone already: the abort may take its time.
+    """
+    end_connection(context.peer())
+    with suppress(*ENDED_ERRORS):
+        await context.abort(RESOURCE_EXHAUSTED, UNREAD)
