@@ -208,10 +208,10 @@ class FramedConnection(asyncio.Protocol):
     @property
     def _owner(self) -> str:
         """The peer that shares budgets with others: by its certificate, else by its host."""
-        if self.identity.is_known or self._transport is None:
-            return self.identity.name
+        if self.peer.identity.is_known or self._transport is None:
+            return self.peer.identity.name
         name = self._transport.get_extra_info("peername")
-        return str(name[0]) if name else self.identity.name
+        return str(name[0]) if name else self.peer.identity.name
 
     def data_received(self, data: bytes) -> None:
         if self._over is not None:

@@ -131,7 +131,6 @@ UNREACHED: Final = {
     "storage/identity/spread_disk.py": "storage/identity/test_spread_disk.py",
     "sync": "sync",
     "wire/framed.py": "wire",
-    "wire/identity.py": "wire/test_identity.py",
     "wire/peer_sockets.py": "wire/test_peer_sockets.py",
     "wire/run_calls.py": "wire",
     "wire/transport.py": "wire",
