@@ -23,7 +23,7 @@ S2_COMMIT := 36ce9bd
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations soak judges s2 netns drills bench proto format clean spec tlc docs spark metrics alerts
+	ablations mutations soak judges s2 netns browser picture drills bench proto format clean spec tlc docs spark metrics alerts
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -194,6 +194,20 @@ spark: build/spark-$(PYSPARK)/ready.stamp ## the tests of Spark on PYSPARK=4.0, 
 
 netns: $(VENV)/test.stamp ## real partitions between hosts of our own; needs root and iproute2
 	@$(BIN)/python -m pytest tests/netns
+
+# Debian's packages: `make` installs them when it may, else it says what to install.
+$(VENV)/browser.stamp: $(VENV)/test.stamp
+	@{ command -v chromium && command -v chromedriver; } >/dev/null || \
+	  { test "$$(id -u)" = 0 && apt-get install --yes --no-install-recommends chromium chromium-driver; } || \
+	  { echo "install Chromium and its driver: apt-get install chromium chromium-driver" >&2; exit 1; }
+	@$(PIP) install --group browser
+	@touch $@
+
+browser: $(VENV)/browser.stamp ## the console in a real headless Chromium; pictures go to build/browser
+	@$(BIN)/python -m pytest tests/browser
+
+picture: $(VENV)/browser.stamp ## draw docs/console.png, the picture of the README
+	@$(BIN)/python -m tests.browser.picture
 
 bench: $(VENV)/core.stamp ## throughput and latency of real processes beside the machine's raw limits
 	@$(BIN)/quire bench

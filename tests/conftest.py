@@ -80,6 +80,7 @@ MARKS: Final = {
         "wire/test_link_limits.py",
     ),
     "root": ("netns",),
+    "browser": ("browser",),
 }
 """Marks by place, so that no file can forget its own. A test of ZooKeeper is marked by its name.
 

@@ -14,7 +14,7 @@ import click
 from quire.cli.gateway import read_tokens
 from quire.cli.health import lost_after_option
 from quire.cli.logs import LogOutput, logging_options
-from quire.cli.output import note, print_json
+from quire.cli.output import print_json
 from quire.cli.settings import (
     Settings,
     exit_with_parent_option,
@@ -134,12 +134,14 @@ def announce(settings: Settings, address: str, token: str | None, *, opens: bool
     else:
         click.echo(f"console is at {link}")
     sys.stdout.flush()
-    if opens and not open_in_browser(link):
-        note("No browser was found: open the address by hand.")
+    if opens:
+        open_in_browser(link)
 
 
 def open_in_browser(link: str) -> bool:
-    """Open a page in a browser with windows; return whether there is one."""
+    """Open a page in a browser with windows; return whether there is one. The address was printed:
+    a machine without windows needs no other word.
+    """
     if sys.platform.startswith("linux") and not (
         os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     ):

@@ -53,7 +53,7 @@ def curve(points: Sequence[Point], unit: str, title: str) -> str:
     line = " ".join(f"{x(each.at):.1f},{y(each.value):.1f}" for each in points)
     floor = HEIGHT - BOTTOM
     area = f"{LEFT},{floor} {line} {WIDTH - RIGHT},{floor}"
-    parts = [_grid(y(mark), say(mark)) for mark in marks]
+    parts = [_grid(y(mark), text) for mark, text in zip(marks, tick_texts(marks, say), strict=True)]
     parts.append(f'<polygon class="area" points="{area}"/>')
     parts.append(f'<polyline class="line" points="{line}"/>')
     parts.append(_time(LEFT, "start", begin))
@@ -95,7 +95,7 @@ def strip(pieces: Sequence[tuple[float, str, str]], label: str) -> str:
         width = 240 * share
         inner.append(
             f'<rect class="piece-{escape(kind)}" x="{at:.1f}" width="{max(0.5, width - 1):.1f}" '
-            f'height="14" rx="2"><title>{escape(title)}</title></rect>'
+            f'height="14"><title>{escape(title)}</title></rect>'
         )
         at += width
     return _svg("strip", 240, 14, label, "".join(inner), stretched=True)
@@ -117,6 +117,14 @@ def ticks(low: float, high: float, count: int = 3) -> list[float]:
     while marks[-1] < high:
         marks.append(first + step * len(marks))
     return marks
+
+
+def tick_texts(marks: Sequence[float], say: Callable[[float], str]) -> list[str]:
+    """Return the texts of marks. Where two would read alike, they count from the lowest one."""
+    texts = list(map(say, marks))
+    if len(set(texts)) == len(texts):
+        return texts
+    return [texts[0], *(f"+{say(mark - marks[0])}" for mark in marks[1:])]
 
 
 def _range(points: Sequence[Point], *, from_zero: bool) -> tuple[float, float]:

@@ -68,9 +68,11 @@ def environment() -> Environment:
     made.filters |= {
         "code": code,
         "number": words.number,
+        "plural": words.plural,
         "rate": words.rate,
         "seconds": words.seconds,
         "share": words.share,
+        "short": words.short,
         "size": words.size,
     }
     made.globals |= {

@@ -6,6 +6,7 @@ reader guess.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Final
 
@@ -14,6 +15,7 @@ from quire.healing.verdict import duration
 NONE: Final = "–"
 """An unknown figure."""
 
+_DRAWN: Final = re.compile("[0-9a-f]{32}")
 _BYTES: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 _COUNTS: Final = ("", " k", " M", " G", " T")
 
@@ -24,10 +26,10 @@ def size(count: float | None) -> str:
 
 
 def number(count: float | None) -> str:
-    """Return a count: `950`, `12,345`, `1.2 M`."""
+    """Return a count: `950`, `123,456`, `1.2 M`."""
     if count is None:
         return NONE
-    if abs(count) < 100_000:
+    if abs(count) < 1_000_000:
         return f"{count:,.0f}"
     return _scaled(count, _COUNTS, "")
 
@@ -54,7 +56,9 @@ def seconds(value: float | None) -> str:
 
 def share(value: float | None) -> str:
     """Return a share: `83 %`."""
-    return NONE if value is None else f"{100 * value:.0f} %"
+    if value is None:
+        return NONE
+    return "<1 %" if 0 < value < 0.005 else f"{100 * value:.0f} %"
 
 
 def moment(at_ms: float | None) -> str:
@@ -79,6 +83,11 @@ def ago(at_ms: float | None, now_ms: float) -> str:
 def plural(count: int, one: str, many: str | None = None) -> str:
     """Return a count with its noun: `1 ledger`, `2 ledgers`."""
     return f"{number(count)} {one if count == 1 else many or one + 's'}"
+
+
+def short(name: str) -> str:
+    """Return a name for a place without space: an id that was drawn is told by its first digits."""
+    return f"{name[:8]}…" if _DRAWN.fullmatch(name) else name
 
 
 def _scaled(count: float, units: tuple[str, ...], gap: str) -> str:

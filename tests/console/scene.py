@@ -79,9 +79,9 @@ def cursor(name: str = "billing", lag: int | None = 0, moved: float = 1.0) -> Cu
     return CursorView(name, "3.17.0", NOW - round(1000 * moved), lag)
 
 
-def day(scale: float) -> tuple[Point, ...]:
+def day(start: float, scale: float) -> tuple[Point, ...]:
     """A figure over a day: it grows slowly at night and quickly at noon."""
-    found, value = [], 4e6 * scale
+    found, value = [], start
     for step in range(288):
         value += (
             scale * (1.2 - math.cos(2 * math.pi * step / 288)) * (1 + 0.1 * math.sin(1.7 * step))
@@ -105,7 +105,7 @@ def snapshot(
         clients=tuple(
             ClientView(f"c{number}", f"app1, process {number}", "1.0") for number in (7, 8)
         ),
-        figures={RECORDS: day(300.0), USED: day(30_000.0)},
+        figures={RECORDS: day(4e9, 1e6), USED: day(9e12, 4e9)},
         since_ms=NOW - 86_400_000,
     )
     return replace(found, **others)  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ def test_the_pace_of_a_journal_is_between_two_counts() -> None:
         (words.size(999_950), "1.0 MB"),
         (words.size(123_456_789), "123 MB"),
         (words.size(None), "–"),
-        (words.number(12_345), "12,345"),
+        (words.number(999_999), "999,999"),
         (words.number(1_250_000), "1.2 M"),
         (words.rate(0.2), "0.2/s"),
         (words.rate(0.01), "0.6/min"),
@@ -82,6 +82,9 @@ def test_the_pace_of_a_journal_is_between_two_counts() -> None:
         (words.seconds(1.5), "1.5 s"),
         (words.seconds(123), "2 min 3 s"),
         (words.share(0.834), "83 %"),
+        (words.share(0.001), "<1 %"),
+        (words.short("2afa9b222c07ae74c1c4de4c1380abc6"), "2afa9b22…"),
+        (words.short("bookie-of-the-second-rack"), "bookie-of-the-second-rack"),
         (words.moment(0), "1970-01-01 00:00:00"),
         (words.moment(1e20), "100000000000000000000 ms"),
         (words.ago(0, 500), "now"),
@@ -132,6 +135,12 @@ def test_a_curve_stays_in_its_frame_and_says_what_it_shows() -> None:
 )
 def test_ticks_are_round(low: float, high: float, marks: list[float]) -> None:
     assert charts.ticks(low, high) == pytest.approx(marks)
+
+
+def test_ticks_that_would_read_alike_count_from_the_lowest() -> None:
+    assert charts.tick_texts([0, 5e8], words.size) == ["0 B", "500 MB"]
+    close = [120e9, 120.005e9, 120.01e9]
+    assert charts.tick_texts(close, words.size) == ["120 GB", "+5.0 MB", "+10.0 MB"]
 
 
 def test_without_two_figures_there_is_no_curve() -> None:

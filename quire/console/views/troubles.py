@@ -219,11 +219,12 @@ def _appends(snapshot: ClusterLook) -> AnswerTile:
         detail = "The metadata store was put back from a backup: `quire metadata adopt`."
         return AnswerTile(question, CRITICAL, "Appends wait", detail, link)
     if silent:
-        named = ", ".join(each.bookie for each in silent[:3])
+        named = ", ".join(words.short(each.bookie) for each in silent[:3])
         detail = f"Writers replace {named}, which is registered and does not answer."
         return AnswerTile(question, WARNING, "Some appends wait", detail, link)
     if slow := slow_bookies(snapshot):
-        detail = f"Appends that need its copy wait for {slow[0].bookie}: {slow[0].why}."
+        name = words.short(slow[0].bookie)
+        detail = f"Appends that need its copy wait for {name}: {slow[0].why}."
         return AnswerTile(question, WARNING, "Some appends are slow", detail, link)
     spare = ready - facts.ensemble
     detail = f"{words.plural(ready, 'writable bookie')}: {spare} more than an ensemble needs."
@@ -234,7 +235,8 @@ def _missing(bookies: Sequence[BookieFacts], snapshot: ClusterLook) -> str:
     facts = snapshot.facts
     assert facts is not None
     away = [
-        f"{each.bookie} {'does not answer' if each.silence else f'is {facts.state(each)}'}"
+        f"{words.short(each.bookie)} "
+        f"{'does not answer' if each.silence else f'is {facts.state(each)}'}"
         for each in bookies
         if each.silence or facts.state(each) not in (State.UP, State.GONE)
     ]
@@ -248,7 +250,7 @@ def _slowness(snapshot: ClusterLook) -> AnswerTile:
     if slow:
         more = f" {len(slow) - 1} more are slow." if len(slow) > 1 else ""
         detail = f"{slow[0].why[0].upper()}{slow[0].why[1:]}.{more}"
-        return AnswerTile(question, WARNING, slow[0].bookie, detail, link)
+        return AnswerTile(question, WARNING, words.short(slow[0].bookie), detail, link)
     known = [each for each in snapshot.paces.values() if each.answer_seconds is not None]
     if not known:
         return AnswerTile(question, UNKNOWN, "not known yet", "No bookie has answered yet.", link)
