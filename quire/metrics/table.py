@@ -146,6 +146,8 @@ _COUNTERS: Final = _bookie(
         "read_chunks_cached_total": "chunks of 64 KiB that readers found in memory",
         "read_chunks_fetched_total": "chunks that the disk was asked for",
         "read_bytes_ahead_total": "bytes that the disk was told to read ahead of readers",
+        "journal_batches_total": "batches of the journal, each one write and sync",
+        "journal_microseconds_total": "how long these took",
         "replay_records_total": "records of the journal that the start replayed",
         "replay_bytes_total": "their bytes",
         "replay_milliseconds_total": "how long that took",
