@@ -206,6 +206,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.gateway.server": (
         *VALUES,
         "quire.gateway",
+        "quire.http_server",
         "quire.connection",
         "quire.log",
         "quire.metastore",
@@ -216,8 +217,10 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.console": (
         *VALUES,
         "quire.console",
+        "quire.gateway.tokens",
         "quire.http_server",
         "quire.places",
+        "quire.rights",
         "quire.view",
         "quire.client",
         "quire.inspect",

@@ -139,7 +139,7 @@ async def _up(settings: Settings, make: Callable[[], LocalCluster], beside: Besi
         if beside is None:
             await _tell_deaths(local)
         else:
-            await first_of(_tell_deaths(local), beside(local.store_uri))
+            await first_of(_tell_deaths(local), beside(local.store_uri, local.tls))
     finally:
         await local.stop()
         if kept:

@@ -23,6 +23,7 @@ from quire.cli.settings import (
     with_settings,
 )
 from quire.healing.verdict import ENSEMBLE
+from quire.wire.certificates import TlsOptions, local_tls
 
 if TYPE_CHECKING:
     from quire.console.server import ConsoleOptions
@@ -92,11 +93,11 @@ def console(
     from quire.console.server import ConsoleOptions
 
     logging.begin()
-    secrets = [each.secret for each in read_tokens(token_file)]
     options = ConsoleOptions(
-        *(listen, secrets, certificate, key, insecure_network, not no_records),
+        *(listen, read_tokens(token_file), certificate, key, insecure_network, not no_records),
         lost_seconds=lost_after,
         ensemble=ensemble,
+        tls=settings.tls or local_tls(settings.store_uri()),
     )
     work = partial(show, settings.store_uri(), options, partial(announce, settings, opens=opens))
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
@@ -111,8 +112,8 @@ async def show(
     await serve_console(store, options, on_ready)
 
 
-Beside: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]
-"""Serves a console of the cluster at a store's URI."""
+Beside: TypeAlias = Callable[[str, TlsOptions | None], Coroutine[Any, Any, None]]
+"""Serves a console of the cluster at a store's URI, with a certificate for its bookies."""
 
 
 def console_beside(settings: Settings) -> Beside:
@@ -122,8 +123,8 @@ def console_beside(settings: Settings) -> Beside:
     """
     from quire.console.server import ConsoleOptions
 
-    options = ConsoleOptions("127.0.0.1:0")
-    return lambda store: show(store, options, partial(announce, settings, opens=True))
+    ready = partial(announce, settings, opens=True)
+    return lambda store, tls: show(store, ConsoleOptions("127.0.0.1:0", tls=tls), ready)
 
 
 def announce(settings: Settings, address: str, token: str | None, *, opens: bool = False) -> None:

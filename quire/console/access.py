@@ -2,9 +2,10 @@
 random keys.
 
 A console reads with the rights of its process, so a program without a token may not read through
-it. That holds on this machine, too: every user of a machine reaches its loopback. The host of a
-request is compared on loopback, else a page of another site could make a browser ask here under a
-name of that site's own (DNS rebinding).
+it. The holder of a token that names an identity has the rights of that identity, and no more. That
+holds on this machine, too: every user of a machine reaches its loopback. The host of a request is
+compared on loopback, else a page of another site could make a browser ask here under a name of that
+site's own (DNS rebinding).
 
 A browser gets a cookie for its token. It holds a keyed hash and no token, because a cookie of
 127.0.0.1 is sent to every port of the machine. The key dies with the process.
@@ -18,6 +19,9 @@ import secrets
 from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Final
+
+from quire.gateway.tokens import Token, caller
+from quire.wire.identity import Identity
 
 TOKEN_BYTES: Final = 24
 
@@ -43,33 +47,33 @@ def new_token() -> str:
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
-class Guard:
+class TokenGuard:
     """Compares requests with the tokens of a console."""
 
-    def __init__(self, tokens: Sequence[str], *, on_loopback: bool, port: int = 0) -> None:
+    def __init__(self, tokens: Sequence[Token], *, on_loopback: bool, port: int = 0) -> None:
         """`tokens` is not empty. `port` names the cookie: consoles of one machine share cookies."""
         assert tokens, "a console without a token would lend its rights"
-        self._tokens = tuple(each.encode() for each in tokens)
+        self._tokens = tuple(tokens)
         self._on_loopback = on_loopback
         self._key = secrets.token_bytes(32)
-        self._cookies = tuple(self._cookie_for(each) for each in self._tokens)
         self.cookie_name: Final = f"quire-console-{port}"
 
-    def _cookie_for(self, token: bytes) -> str:
-        return hmac.new(self._key, token, hashlib.sha256).hexdigest()
+    def _cookie_for(self, token: Token) -> str:
+        return hmac.new(self._key, token.secret.encode(), hashlib.sha256).hexdigest()
 
-    def cookie(self, token: str) -> str | None:
+    def cookie(self, shown: str) -> str | None:
         """Return the cookie for a token; None if the token is wrong."""
-        if not _one_of(token.encode(), self._tokens):
-            return None
-        return self._cookie_for(token.encode())
+        proved = [each for each in self._tokens if each.is_proved_by(shown)]
+        return self._cookie_for(proved[0]) if proved else None
 
-    def allows(self, authorization: str, cookie: str) -> bool:
-        """Return whether a request has a token as `Authorization: Bearer`, or a cookie."""
-        scheme, _, token = authorization.partition(" ")
-        if scheme.lower() == "bearer" and _one_of(token.strip().encode(), self._tokens):
-            return True
-        return _one_of(cookie.encode(), tuple(each.encode() for each in self._cookies))
+    def caller(self, authorization: str, cookie: str) -> Identity | None:
+        """Return the identity that `Authorization: Bearer` or a cookie proves; None for none."""
+        known = [
+            each.identity
+            for each in self._tokens
+            if hmac.compare_digest(self._cookie_for(each).encode(), cookie.encode(errors="replace"))
+        ]
+        return caller(self._tokens, authorization) or (known[0] if known else None)
 
     def knows_host(self, host: str) -> bool:
         """Return whether this console is reached under the name in a header `Host`."""
@@ -83,8 +87,3 @@ class Guard:
             return ip_address(name).is_loopback
         except ValueError:
             return False
-
-
-def _one_of(given: bytes, known: Sequence[bytes]) -> bool:
-    """Compare in a time that does not tell how much is right."""
-    return sum(hmac.compare_digest(given, each) for each in known) > 0

@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qs
 
-from quire.console.access import HEADERS, Guard
+from quire.console.access import HEADERS, TokenGuard
 from quire.console.calls import CALLS, ConsoleCall, ConsoleSource, Query
 from quire.console.openapi import openapi
 from quire.console.records import follow, record_row, start_of
@@ -22,10 +22,14 @@ from quire.console.views.troubles import CRITICAL, UNKNOWN, WARNING
 from quire.errors import (
     InvalidRequestError,
     NotFoundError,
+    NotPermittedError,
     QuireError,
     UnauthorizedError,
 )
 from quire.extras import needed_for
+from quire.log.records.position import Start
+from quire.rights.guard import Guard
+from quire.rights.roles import Action
 from quire.view.shapes import shape
 
 with needed_for("quire console", "console"):
@@ -68,9 +72,19 @@ _log = logging.getLogger(__name__)
 class Console:
     """One console's application, without its server."""
 
-    def __init__(self, source: ConsoleSource, guard: Guard, *, secure: bool = False) -> None:
-        """`secure` says that browsers come over TLS: their cookie is for TLS alone."""
+    def __init__(
+        self,
+        source: ConsoleSource,
+        guard: TokenGuard,
+        rights: Guard | None = None,
+        *,
+        secure: bool = False,
+    ) -> None:
+        """`rights` knows the rights of callers; None: each token has all that the console has.
+        `secure` says that browsers come over TLS: their cookie is for TLS alone.
+        """
         self._source = source
+        self._rights = rights
         self._guard = guard
         self._secure = secure
         self._streams = 0
@@ -106,7 +120,9 @@ class Console:
         if path == "/open" or path.startswith(OPEN):
             return None
         cookie = request.cookies.get(self._guard.cookie_name, "")
-        if self._guard.allows(request.headers.get("authorization", ""), cookie):
+        identity = self._guard.caller(request.headers.get("authorization", ""), cookie)
+        if identity is not None:
+            request.state.identity = identity
             return None
         if path.startswith(("/api/", "/tail", "/readyz")):
             text = "send Authorization: Bearer TOKEN"
@@ -118,8 +134,10 @@ class Console:
         return HTMLResponse(self._pages.message(title, said, severity, login=True), 401)
 
     async def _answer(self, call: ConsoleCall, request: Request) -> Response:
+        query = Query(request.query_params)
         try:
-            view = await call.make(self._source, Query(request.query_params))
+            self._check(request, call.action, query.needed(call.log) if call.log else None)
+            view = await call.make(self._source, query)
         except QuireError as error:
             status, code = _kind_of(error)
             return _failed(status, code, str(error))
@@ -127,8 +145,10 @@ class Console:
 
     async def _show(self, call: ConsoleCall, request: Request) -> Response:
         given = dict(request.query_params)
+        query = Query(given)
         try:
-            view = await call.make(self._source, Query(given))
+            self._check(request, call.action, query.needed(call.log) if call.log else None)
+            view = await call.make(self._source, query)
         except QuireError as error:
             status, _ = _kind_of(error)
             severity = CRITICAL if status >= 500 else WARNING
@@ -142,6 +162,11 @@ class Console:
         )
         return HTMLResponse(page)
 
+    def _check(self, request: Request, action: Action, log: str | None) -> None:
+        """Return when the caller has the right. Raises `NotPermittedError`."""
+        if self._rights is not None:
+            self._rights.check_log(request.state.identity, action, log)
+
     async def _describe(self, request: Request) -> Response:
         return JSONResponse(openapi())
 
@@ -152,19 +177,26 @@ class Console:
         try:
             log, text = query.needed("log"), request.headers.get("last-event-id")
             start = start_of(text or query.text("from", "latest"))
+            self._check(request, Action.READ, log)
         except QuireError as error:
             return _failed(*_kind_of(error), str(error))
         if self._streams >= STREAMS_MAX:
             return _failed(429, "busy", f"{STREAMS_MAX} tails are open: close one")
         headers = {"X-Accel-Buffering": "no"}
-        events = self._events(log, start)
+        again = _nothing
+        if self._rights is not None:
+            again = self._rights.recheck(request.state.identity, Action.READ, log)
+        events = self._events(log, start, again)
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
-    async def _events(self, log: str, start: Any) -> AsyncIterator[str]:
+    async def _events(
+        self, log: str, start: Start, check: Callable[[], None]
+    ) -> AsyncIterator[str]:
         self._streams += 1
         try:
             yield ": the stream begins\n\n"
             async for record in follow(self._source.client, log, start, self._ending):
+                check()
                 if record is None:
                     yield ": quiet\n\n"
                     continue
@@ -243,8 +275,14 @@ class _Guarded:
         await (refused or self._inner)(scope, receive, with_headers)
 
 
+def _nothing() -> None:
+    """Check nothing: each token has all rights of the console."""
+
+
 def _kind_of(error: QuireError) -> tuple[int, str]:
     match error:
+        case NotPermittedError():
+            return 403, "not_permitted"
         case UnauthorizedError():
             return 403, "forbidden"
         case InvalidRequestError():

@@ -34,6 +34,7 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.ledger.info import info_of
+from quire.rights.roles import Action
 
 READS_AT_ONCE: Final = 16
 
@@ -97,6 +98,9 @@ class ConsoleCall:
     parameters: Mapping[str, str]
     """By name, with their meaning; of the query."""
     summary: str
+    log: str = ""
+    """The parameter that names the log it is about; empty: it is about the cluster."""
+    action: Action = Action.OBSERVE
 
     @property
     def path(self) -> str:
@@ -216,6 +220,7 @@ CALLS: Final[tuple[ConsoleCall, ...]] = (
     ConsoleCall(
         *("log", "/log", "Log", make_log, LogPage, {"name": "the log's name"}),
         "One log",
+        log="name",
     ),
     ConsoleCall(
         *("records", "/records", "Records", make_records, RecordsPage),
@@ -224,6 +229,8 @@ CALLS: Final[tuple[ConsoleCall, ...]] = (
             "from": "offset, segment.entry.slot, time, txid:N, beginning or latest (the default)",
         },
         "Records of a log",
+        log="log",
+        action=Action.READ,
     ),
     ConsoleCall(
         *("healing", "/healing", "Healing", make_healing, HealingPage, _PAGE),

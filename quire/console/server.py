@@ -9,25 +9,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from quire.aio.tasks import first_of
+from quire.client import Client
 from quire.connection import connect
-from quire.console.access import Guard, new_token
+from quire.console.access import TokenGuard, new_token
 from quire.console.app import Console
 from quire.console.calls import ConsoleSource
 from quire.console.sampler import Sampler
 from quire.errors import ConfigurationError
 from quire.extras import needed_for
+from quire.gateway.tokens import Token
 from quire.healing.state import LOST_SECONDS
 from quire.healing.verdict import ENSEMBLE
+from quire.rights.guard import Guard, guarding
+from quire.wire.certificates import TlsOptions
 from quire.wire.exposure import exposed, is_loopback
+from quire.wire.tls import served_with
 from quire.wire.transport import split_address
 
 with needed_for("quire console", "console"):
@@ -46,23 +51,26 @@ class ConsoleOptions:
 
     Attributes:
         listen: host:port to listen on; port 0 takes a free one.
-        tokens: a request needs one of them; empty: a new one is drawn and told.
+        tokens: a request needs one of them, and has the rights of its holder; empty: a new one is
+            drawn and told, with all rights of the console.
         certificate: a file with the console's certificate; with `key`, browsers come over TLS.
         key: a file with its private key.
         insecure_network: accept an address that other machines reach without TLS.
         shows_records: whether the payloads of records are shown.
         lost_seconds: the silence after which a bookie counts as lost.
         ensemble: how many writable bookies a new ledger needs.
+        tls: the console's certificate for its connections to bookies, as for `connect`.
     """
 
     listen: str = LISTEN
-    tokens: Sequence[str] = ()
+    tokens: Sequence[Token] = ()
     certificate: Path | None = None
     key: Path | None = None
     insecure_network: bool = False
     shows_records: bool = True
     lost_seconds: float = LOST_SECONDS
     ensemble: int = ENSEMBLE
+    tls: TlsOptions | None = None
 
 
 async def serve_console(
@@ -84,19 +92,22 @@ async def serve_console(
     tls = _tls_of(options)
     check_exposure(options)
     drawn = None if options.tokens else new_token()
-    tokens = options.tokens or (drawn or "",)
+    tokens = options.tokens if drawn is None else (Token(drawn),)
     listening = bind(options.listen)
     try:
         host, _ = split_address(options.listen)
         port = listening.getsockname()[1]
         address = f"{'https' if tls else 'http'}://{host}:{port}"
-        guard = Guard(tokens, on_loopback=is_loopback(options.listen), port=port)
-        async with connect(store) as client:
+        guard = TokenGuard(tokens, on_loopback=is_loopback(options.listen), port=port)
+        async with (
+            connect(store, tls=options.tls) as client,
+            _rights_of(client, address, options) as rights,
+        ):
             sampler = Sampler(
                 client, time.time, lost_seconds=options.lost_seconds, ensemble=options.ensemble
             )
             source = ConsoleSource(client, sampler, _now_ms, options.shows_records)
-            console = Console(source, guard, secure=bool(tls))
+            console = Console(source, guard, rights, secure=tls)
             sampler.start()
             try:
                 ready = partial(on_ready, address, drawn)
@@ -105,6 +116,20 @@ async def serve_console(
                 await sampler.close()
     finally:
         listening.close()
+
+
+@asynccontextmanager
+async def _rights_of(
+    client: Client, address: str, options: ConsoleOptions
+) -> AsyncIterator[Guard | None]:
+    """Have the rights of callers in the block; None where the only token was drawn: its holder
+    started the console, and may read what the console may.
+    """
+    if not options.tokens:
+        yield None
+        return
+    async with guarding(client._store, f"the console at {address}") as guard:
+        yield guard
 
 
 def check_exposure(options: ConsoleOptions) -> None:
@@ -128,14 +153,11 @@ def _tls_of(options: ConsoleOptions) -> bool:
         return False
     if options.certificate is None or options.key is None:
         raise ConfigurationError("--certificate and --key belong together: pass both")
-    try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
-            options.certificate, options.key
-        )
-    except (OSError, ValueError) as error:
+    complaint = served_with(options.certificate, options.key)
+    if complaint:
         raise ConfigurationError(
-            f"certificate {options.certificate} with key {options.key} cannot be used: {error}"
-        ) from None
+            f"certificate {options.certificate} with key {options.key} cannot be used: {complaint}"
+        )
     return True
 
 

@@ -18,6 +18,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final
 
 from quire.entry import BookieId
@@ -291,3 +292,12 @@ _MEANINGS: Final = {
 def describe_end(end: float) -> str:
     """Say that a connection is over because a certificate is."""
     return f"the certificate ended at {day(end)}"
+
+
+def served_with(certificate: Path, key: Path) -> str:
+    """Return why a server of pages cannot use a certificate and its key; empty when it can."""
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except (OSError, ValueError) as error:
+        return str(error)
+    return ""

@@ -18,12 +18,13 @@ from selenium.webdriver.chrome.service import Service
 import quire
 from quire.aio.tasks import first_of
 from quire.client import Client
-from quire.console.access import Guard
+from quire.console.access import TokenGuard
 from quire.console.app import Console
 from quire.console.calls import ConsoleSource
 from quire.console.looks import ClusterLook
 from quire.console.sampler import Sampler
 from quire.console.server import _serve
+from quire.gateway.tokens import Token
 from quire.http_server import bind
 from quire.testing.cluster import MemoryCluster
 from tests.console.pages import TOKEN
@@ -66,7 +67,7 @@ def stage() -> Iterator[Stage]:
             async with quire.connect(cluster.store_uri) as client:
                 sampler = Sampler(client, lambda: NOW / 1000)
                 source = ConsoleSource(client, sampler, lambda: NOW)
-                console = Console(source, Guard([TOKEN], on_loopback=True, port=port))
+                console = Console(source, TokenGuard([Token(TOKEN)], on_loopback=True, port=port))
                 address = f"http://127.0.0.1:{port}"
                 made.append(Stage(address, source, asyncio.get_running_loop()))
                 await first_of(_serve(console, listening, None, ready.set), ending.wait())
@@ -84,7 +85,8 @@ def stage() -> Iterator[Stage]:
 class Browser:
     """A headless Chromium with its window, theme and a record of its requests."""
 
-    def __init__(self, driver: webdriver.Chrome) -> None:
+    def __init__(self, driver: Any) -> None:
+        """`driver` is selenium's, which linters do without."""
         self.driver = driver
 
     def window(self, size: tuple[int, int], *, dark: bool = False) -> None:
@@ -109,7 +111,7 @@ class Browser:
     def requests(self) -> list[str]:
         """Return the addresses that were asked for since the last call."""
         found = []
-        for entry in self.driver.get_log("performance"):  # type: ignore[no-untyped-call]
+        for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
             if message["method"] == "Network.requestWillBeSent":
                 found.append(message["params"]["request"]["url"])
@@ -119,7 +121,7 @@ class Browser:
         """Return what the browser complained of since the last call: errors, refused styles."""
         return [
             entry["message"]
-            for entry in self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+            for entry in self.driver.get_log("browser")
             if entry["level"] in ("SEVERE", "WARNING")
         ]
 

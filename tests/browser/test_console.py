@@ -54,9 +54,9 @@ def window(shown: Stage) -> Iterator[Browser]:
         yield made
 
 
-def until(condition: Callable[[], Any]) -> Any:
+def until(window: Browser, condition: Callable[[], Any]) -> Any:
     """Wait until a condition holds, and return its value."""
-    return WebDriverWait(None, SECONDS_MAX, 0.05).until(lambda _: condition())
+    return WebDriverWait(window.driver, SECONDS_MAX, 0.05).until(lambda _: condition())
 
 
 def seen(window: Browser) -> str:
@@ -180,12 +180,9 @@ def test_every_link_is_reached_by_the_keyboard_and_seen(shown: Stage, window: Br
     shown.show(scene.all_troubles(scene.healthy()))
     window.window(WIDE)
     window.driver.get(shown.address)
-    body = window.driver.find_element(By.TAG_NAME, "body")
-    reached = []
+    reached: list[str] = []
     for _ in range(40):
-        body.send_keys(
-            Keys.TAB
-        ) if not reached else window.driver.switch_to.active_element.send_keys(Keys.TAB)
+        window.driver.switch_to.active_element.send_keys(Keys.TAB)
         text, outline = window.run(
             "const at = document.activeElement, style = getComputedStyle(at);"
             "return [at.textContent.trim().split('\\n')[0], style.outlineStyle]"
@@ -206,7 +203,7 @@ def test_a_live_page_shows_the_next_look_without_a_reload(shown: Stage, window: 
     window.run("window.isTheSame = true")
     assert "All is well" in seen(window)
     shown.show(scene.waiting_appends(scene.healthy()))
-    until(lambda: "Act now" in seen(window))
+    until(window, lambda: "Act now" in seen(window))
     assert window.run("return window.isTheSame"), "the page was not loaded anew"
     assert window.run("return document.querySelectorAll('#live').length") == 1
     assert window.complaints() == []
@@ -218,7 +215,7 @@ def test_the_tail_of_a_log_is_live_and_can_be_paused(shown: Stage, window: Brows
     button = window.driver.find_element(By.ID, "tail-button")
     button.click()
     state = window.driver.find_element(By.ID, "tail-state")
-    until(lambda: "following" in state.text)
+    until(window, lambda: "following" in state.text)
 
     async def more(client: Client) -> None:
         async with await client.open_log("orders") as log:
@@ -228,11 +225,12 @@ def test_the_tail_of_a_log_is_live_and_can_be_paused(shown: Stage, window: Brows
     shown.do(more)
     rows = "#tail-rows tr"
     first = until(
+        window,
         lambda: [
             each.text
             for each in window.driver.find_elements(By.CSS_SELECTOR, rows)[:1]
             if "live 129" in each.text
-        ]
+        ],
     )
     assert "<i>live 129</i>" in first[0], "a payload is text"
     assert len(window.driver.find_elements(By.CSS_SELECTOR, rows)) == 100
@@ -248,7 +246,7 @@ def test_records_are_found_from_the_page_of_a_log(shown: Stage, window: Browser)
     field = window.driver.find_element(By.ID, "from")
     field.clear()
     field.send_keys("42", Keys.ENTER)
-    until(lambda: "/records" in window.driver.current_url)
+    until(window, lambda: "/records" in window.driver.current_url)
     assert '{"order": 42}' in window.driver.find_element(By.TAG_NAME, "tbody").text
     window.shoot("records-narrow")
 
@@ -259,10 +257,10 @@ def test_without_a_token_the_page_asks_for_it(shown: Stage, window: Browser) -> 
     window.driver.get(f"{shown.address}/logs")
     field = window.driver.find_element(By.ID, "token")
     field.send_keys("wrong", Keys.ENTER)
-    until(lambda: "This token is wrong" in window.driver.page_source)
+    until(window, lambda: "This token is wrong" in window.driver.page_source)
     window.shoot("token")
     window.driver.find_element(By.ID, "token").send_keys(TOKEN, Keys.ENTER)
-    until(lambda: window.driver.find_elements(By.CSS_SELECTOR, ".tiles"))
+    until(window, lambda: window.driver.find_elements(By.CSS_SELECTOR, ".tiles"))
     window.complaints()  # of the refused requests
 
 
@@ -273,7 +271,7 @@ def test_pages_work_without_scripts(shown: Stage, window: Browser) -> None:
     try:
         window.driver.get(f"{shown.address}/logs?order=growth")
         window.driver.find_element(By.LINK_TEXT, "Next 100").click()
-        until(lambda: "page=2" in window.driver.current_url)
+        until(window, lambda: "page=2" in window.driver.current_url)
         assert "order=growth" in window.driver.current_url
         assert re.search(r"page 2 of \d", window.driver.page_source)
     finally:

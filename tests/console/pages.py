@@ -10,12 +10,15 @@ from html.parser import HTMLParser
 import httpx
 
 import quire
-from quire.console.access import Guard
+from quire.console.access import TokenGuard
 from quire.console.app import Console
 from quire.console.calls import ConsoleSource
 from quire.console.looks import ClusterLook
 from quire.console.sampler import Sampler
+from quire.gateway.tokens import Token
+from quire.rights.guard import Guard
 from quire.testing.cluster import MemoryCluster
+from quire.wire.identity import ANONYMOUS, Identity
 from tests.console.scene import NOW
 
 TOKEN = "a-token"
@@ -47,12 +50,18 @@ class Shown:
 
 @asynccontextmanager
 async def console_of(
-    cluster: MemoryCluster, token: str = TOKEN, *, shows_records: bool = True
+    cluster: MemoryCluster,
+    token: str = TOKEN,
+    *,
+    shows_records: bool = True,
+    holder: Identity = ANONYMOUS,
+    rights: Guard | None = None,
 ) -> AsyncIterator[Shown]:
     async with quire.connect(cluster.store_uri) as client:
         sampler = Sampler(client, lambda: NOW / 1000)
         source = ConsoleSource(client, sampler, lambda: NOW, shows_records)
-        shown = Shown(Console(source, Guard([TOKEN], on_loopback=True, port=8190)), source, token)
+        guard = TokenGuard([Token(TOKEN, holder)], on_loopback=True, port=8190)
+        shown = Shown(Console(source, guard, rights), source, token)
         try:
             yield shown
         finally:

@@ -14,6 +14,7 @@ import pytest
 from quire.cli.root import main
 from quire.console.server import ConsoleOptions, serve_console
 from quire.errors import ConfigurationError
+from quire.gateway.tokens import Token
 from quire.testing.cluster import MemoryCluster
 
 FREE = "127.0.0.1:0"
@@ -55,7 +56,7 @@ async def test_the_printed_address_opens_the_console_and_a_tail_ends_with_it() -
 
 @pytest.mark.real_time
 async def test_tokens_of_a_file_are_not_told() -> None:
-    options = ConsoleOptions(FREE, tokens=("known",))
+    options = ConsoleOptions(FREE, tokens=(Token("known"),))
     async with served(MemoryCluster(), options) as (address, token), httpx.AsyncClient() as http:
         assert token is None
         bearer = {"Authorization": "Bearer known"}
