@@ -180,6 +180,9 @@ class Reader:
     def peer(self) -> str:
         return f"ipv4:192.0.2.{self.host}:1"
 
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {}
+
     async def write(self, part: bytes) -> None:
         if len(self.parts) >= self._takes:
             await asyncio.Event().wait()
