@@ -164,12 +164,13 @@ class Checker:
     """
 
     def __init__(self, java: str, jar: Path, jobs: int) -> None:
-        self._command = [java, "-XX:+UseSerialGC", "-Xmx3g", "-cp", str(jar), "tlc2.TLC"]
+        self._java = [java, "-XX:+UseSerialGC", "-Xmx3g", "-cp", str(jar)]
         self._slots = asyncio.Semaphore(jobs)
 
     async def version(self) -> str:
         """Return what TLC calls itself. Raises `NoVerdictError` when it cannot be started."""
-        text = await self._run("-help", cwd=SPEC)
+        with tempfile.TemporaryDirectory() as scratch:
+            text = await self._run("-help", cwd=Path(scratch))
         found = VERSION.search(text)
         if found is None:
             raise NoVerdictError(text[-2000:])
@@ -192,10 +193,10 @@ class Checker:
             return Verdict(row, found, expected, time.monotonic() - began)
 
     async def _run(self, *options: str, cwd: Path) -> str:
+        # TLC unpacks its own modules there, and two at a time would remove each other's.
+        command = [*self._java, f"-Djava.io.tmpdir={cwd}", "tlc2.TLC", *options]
         pipe, same = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
-        process = await asyncio.create_subprocess_exec(
-            *self._command, *options, cwd=cwd, stdout=pipe, stderr=same
-        )
+        process = await asyncio.create_subprocess_exec(*command, cwd=cwd, stdout=pipe, stderr=same)
         try:
             printed, _ = await process.communicate()
         finally:
