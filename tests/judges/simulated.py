@@ -43,11 +43,12 @@ def simulate(seed: int, workload: str) -> Simulated:
         histories.append(world.log)
 
     result = run_seed(seed, workload, look=look)
-    history = list(_operations(histories[0])) if histories and histories[0].scans else []
+    history = list(operations(histories[0])) if histories and histories[0].scans else []
     return Simulated(result, history)
 
 
-def _operations(history: sim.LogHistory) -> Iterator[Operation]:
+def operations(history: sim.LogHistory) -> Iterator[Operation]:
+    """Yield what the clients of a run did and saw."""
     passes = [*history.readings, *history.scans]
     offsets = {seen.position: seen.offset for each in passes for seen in each.records}
     for number, append in enumerate(history.appends):
@@ -62,7 +63,19 @@ def _operations(history: sim.LogHistory) -> Iterator[Operation]:
         end = sim.LogEnd("last", last.began, returned, last.records[-1].offset + 1)
         yield _end("last end", 0, end)
     if history.trimmed_to is not None:
-        yield _trim(history.trimmed_to, offsets, history.now())
+        yield _trim(history.trimmed_to, {**_told(history), **offsets}, history.now())
+
+
+def _told(history: sim.LogHistory) -> dict[Position, int]:
+    """Return the offsets that leaders were told. A record may be trimmed before a reader meets
+    it.
+    """
+    return {
+        position: append.offset + at
+        for append in history.appends
+        if append.outcome is sim.Outcome.OK and append.offset is not None
+        for at, position in enumerate(append.positions)
+    }
 
 
 _OUTCOMES: Final = {
@@ -123,7 +136,7 @@ def _end(process: str, number: int, end: sim.LogEnd) -> Operation:
 
 
 def _trim(before: Position, offsets: dict[Position, int], now: int) -> Operation:
-    """Return the trim; where no reader met the record at its position, of a little more."""
+    """Return the trim; where the offset at its position is not known, of a little more."""
     later = [offset for position, offset in offsets.items() if position >= before]
     highest = max(offsets.values(), default=-1)
     return Operation(

@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import pytest
 
+from quire.log.records.position import BEGINNING, Appended, Position
 from tests.judges.anomalies import find_anomalies
 from tests.judges.history import Kind, Outcome
 from tests.judges.s2 import convert
 from tests.judges.settle import settle
-from tests.judges.simulated import WORKLOADS, simulate
+from tests.judges.simulated import WORKLOADS, operations, simulate
+from tests.sim.history import LogHistory, Seen
 
 SEEDS = range(5, 14)
 """As many as cost ten seconds together; `make judges` judges a thousand runs."""
+
+
+@pytest.mark.parametrize(("trimmed_to", "lost"), [(3, []), (2, ["unseen"])])
+def test_records_that_were_trimmed_before_a_reader_met_them_are_not_lost(
+    trimmed_to: int, lost: list[str]
+) -> None:
+    """The log is empty in the end, and a reader met one record of three (log seed 189)."""
+    history = LogHistory()
+    places = [Position(1, entry, 0) for entry in range(3)]
+    for offset, place in enumerate(places):
+        append = history.offer("leader", 1, (b"%d" % offset,))
+        history.confirm(append, [Appended(place, offset)])
+    history.read("reader", BEGINNING).take(Seen(places[0], 0, 1, b"0"))
+    history.give_up(Position(1, trimmed_to, 0))
+    history.scan("last")
+    assert [each.name for each in find_anomalies(list(operations(history)))] == lost
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
