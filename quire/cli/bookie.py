@@ -13,6 +13,7 @@ from quire.bookie import BookieAddress, BookieInfo
 from quire.cli.drain import drain
 from quire.cli.health import list_all, lost_after_option
 from quire.cli.output import Value, note, print_fields, print_json, print_table, progress_of
+from quire.cli.relabel import relabel
 from quire.cli.serving import directory_argument, serve
 from quire.cli.settings import (
     Settings,
@@ -44,7 +45,7 @@ def bookie() -> None:
     """Run and repair storage servers."""
 
 
-for _command in (serve, away, back, drain, recommission, forget):
+for _command in (serve, away, back, drain, recommission, relabel, forget):
     bookie.add_command(_command)
 
 

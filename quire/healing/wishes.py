@@ -24,9 +24,17 @@ from quire.errors import (
     VersionConflictError,
     WishRefusedError,
 )
+from quire.labels import Labels
 from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.heartbeat import Heartbeat
-from quire.metastore.layout import cookie_path, heartbeat_path, moves_path, standing_path
+from quire.metastore.layout import (
+    bookie_path,
+    cookie_path,
+    heartbeat_path,
+    moves_path,
+    standing_path,
+)
+from quire.metastore.registration import decode_registration
 from quire.metastore.standing import SERVING, Standing, Wish
 from quire.metastore.store import MetadataStore, Versioned
 
@@ -101,6 +109,17 @@ def serve(bookie: BookieId, ends: Wish, now_ms: int, by: str) -> Callable[[Stand
     return decide
 
 
+def relabel(bookie: BookieId, labels: Labels | None) -> Callable[[Standing], Standing]:
+    """Return the decision to say where a bookie is; None: where its process was started to be."""
+
+    def decide(current: Standing) -> Standing:
+        if current.wish is Wish.GONE:
+            raise WishRefusedError(bookie, "relabel", [_in_the_way(bookie, current)])
+        return replace(current, labels=labels)
+
+    return decide
+
+
 def _in_the_way(bookie: BookieId, current: Standing) -> str:
     if current.wish is Wish.DRAIN:
         return f"it is draining: `quire bookie recommission {bookie}` ends that"
@@ -167,6 +186,24 @@ async def forget(
             changes.append(Delete(path, (await store.get(path)).version))
     await store.commit(changes)
     return wanted
+
+
+async def wait_placed(
+    store: MetadataStore, bookie: BookieId, standing: Standing, seconds: float
+) -> Labels | None:
+    """Return the labels of a bookie's registration, once they are those of its standing. None: they
+    are not within some seconds.
+    """
+    path = bookie_path(bookie)
+    with suppress(TimeoutError, NoSuchNodeError, CorruptRecordError):
+        async with time_limit(seconds):
+            while True:
+                record = await store.get(path)
+                shown = decode_registration(bookie, record.value).labels
+                if standing.place(shown) == shown:
+                    return shown
+                await store.wait(path, record.version)
+    return None
 
 
 async def wait_obeyed(store: MetadataStore, bookie: BookieId, wish: Wish, seconds: float) -> bool:

@@ -21,13 +21,14 @@ from enum import StrEnum
 from typing import Final
 
 from quire.entry import BookieId
-from quire.errors import CorruptRecordError, InvalidRequestError
+from quire.errors import ConfigurationError, CorruptRecordError, InvalidRequestError
 from quire.fields import NOTHING, Unknown
+from quire.labels import Labels
 from quire.metastore.layout import standing_path
 from quire.metastore.record import RecordFormat
 
 FORMAT: Final = RecordFormat(
-    "standing", frozenset({"wish", "reason", "by", "since_ms", "until_ms"})
+    "standing", frozenset({"wish", "reason", "by", "since_ms", "until_ms", "labels"})
 )
 
 REASON_CHARACTERS_MAX: Final = 500
@@ -61,6 +62,8 @@ class Standing:
     since_ms: int = 0
     until_ms: int | None = None
     """The end of an away."""
+    labels: Labels | None = None
+    """Where an operator says that the bookie is; None: where its process was started to be."""
     unknown: Unknown = field(default=NOTHING, compare=False)
     """Fields of a later program."""
 
@@ -88,6 +91,12 @@ class Standing:
         """Return the wish at a time: an away that is over counts as `serve`."""
         return Wish.SERVE if self.seconds_left(now_ms) == 0 else self.wish
 
+    def place(self, started: Labels) -> Labels:
+        """Return where the bookie is, by its process if the record does not say. The host stays
+        unless the record names another.
+        """
+        return started if self.labels is None else self.labels.at_host(started.host)
+
     def encode(self) -> bytes:
         """Return the record."""
         body: dict[str, object] = {
@@ -98,6 +107,8 @@ class Standing:
         }
         if self.until_ms is not None:
             body["until_ms"] = self.until_ms
+        if self.labels is not None:
+            body["labels"] = str(self.labels)
         return FORMAT.encode(body, self.unknown)
 
     @classmethod
@@ -110,9 +121,13 @@ class Standing:
                 until = body.get("until_ms")
                 if until is not None and type(until) is not int:
                     raise CorruptRecordError(path, f"until_ms {until!r}")
+                given = body.get("labels")
+                if given is not None and not isinstance(given, str):
+                    raise CorruptRecordError(path, f"labels {given!r}")
                 try:
-                    return cls(Wish(wish), reason, by, since, until, unknown)
-                except (ValueError, InvalidRequestError) as error:
+                    labels = None if given is None else Labels.parse(given)
+                    return cls(Wish(wish), reason, by, since, until, labels, unknown)
+                except (ValueError, InvalidRequestError, ConfigurationError) as error:
                     raise CorruptRecordError(path, str(error)) from error
         raise CorruptRecordError(path, f"a field is missing or of another type: {body!r}")
 

@@ -338,6 +338,7 @@ async def serve(
             *(store, obedient, address, rng, session_timeout),
             # The store may have been replaced by another cluster's while the bookie served.
             check_identity=partial(_check_store, disk, store, node, born),
+            place=presence.place,
         )
         await presence.start(address)
         if auditor is not None:

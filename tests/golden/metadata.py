@@ -210,6 +210,7 @@ SERVED = (replace(BOOKIE, says_hello=True), PROGRAM)
 PLACED = replace(SERVED[0], labels=Labels("eu", "a", "r7", "h1"), room=1 << 38)
 AWAY = Standing(Wish.AWAY, "new fan", "anna@desk", 1_700_000_000_000, 1_700_000_600_000)
 DRAINING = Standing(Wish.DRAIN, "", "anna@desk", 1_700_000_000_000)
+RELABELLED = replace(DRAINING, labels=Labels(zone="a", rack="r9"))
 HEARTBEAT = Heartbeat(
     *(1_700_000_000_000, "host:3181", Labels(rack="r7", host="h1"), "0.1.0"),
     *(Wish.AWAY, False, 12, 1),
@@ -334,6 +335,7 @@ METADATA = (
     _of("client", CLIENT, lambda: encode_client("host, process 7", PROGRAM), _client),
     _of("standing", AWAY, AWAY.encode, _standing),
     _of("standing", DRAINING, DRAINING.encode, _standing, "-drain"),
+    _of("standing", RELABELLED, RELABELLED.encode, _standing, "-labels"),
     _of("heartbeat", HEARTBEAT, HEARTBEAT.encode, _heartbeat),
     _of("cluster", AT_LEVEL, AT_LEVEL.encode, Cluster.decode, "-level"),
     _of("cookie", SPREAD, lambda: encode_record("cookie", 1, SPREAD.body()), _twin),

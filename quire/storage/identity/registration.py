@@ -34,6 +34,7 @@ from quire.errors import (
     SessionExpiredError,
     WrongBookieError,
 )
+from quire.labels import Labels
 from quire.metastore.cluster import read_cluster
 from quire.metastore.layout import bookie_path
 from quire.metastore.registration import (
@@ -67,6 +68,10 @@ _PASSING: Final = (
 """After these the registration is tried again; anything else ends the bookie."""
 
 
+def _as_started(labels: Labels) -> Labels:
+    return labels
+
+
 class Registration:
     """The record of one serving bookie."""
 
@@ -78,10 +83,14 @@ class Registration:
         rng: random.Random,
         session_timeout: float = SESSION_SECONDS,
         check_identity: Callable[[], Awaitable[object]] | None = None,
+        place: Callable[[Labels], Labels] = _as_started,
     ) -> None:
-        """`check_identity` is called before each registration: its errors end the bookie."""
+        """`check_identity` is called before each registration: its errors end the bookie. `place`
+        maps the labels of `address` to where the bookie is now.
+        """
         self._store = store
         self._check_identity = check_identity
+        self._place = place
         self._bookie = bookie
         self._bookie_id = address.bookie
         self._address = address
@@ -192,7 +201,8 @@ class Registration:
         room, now = coarse(info.disk_free_bytes), asyncio.get_running_loop().time()
         if room != self._room and now - self._room_since >= ROOM_SECONDS:
             self._room, self._room_since = room, now
-        return replace(self._address, writable=info.writable, room=self._room)
+        labels = self._place(self._address.labels)
+        return replace(self._address, writable=info.writable, room=self._room, labels=labels)
 
 
 def coarse(free: int) -> int:

@@ -62,6 +62,11 @@ class WishWatch:
         """Loop time when the wish is over."""
         self._told = Wish.SERVE
 
+    @property
+    def standing(self) -> Standing:
+        """The record as it was read last."""
+        return self._standing
+
     def start(self) -> None:
         """Begin to follow the record."""
         self._tasks.start(self._follow(), f"standing of bookie {self._bookie}")

@@ -11,6 +11,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 
 from quire.bookie import BookieAddress
+from quire.labels import Labels
 from quire.metastore.heartbeat import Heartbeat, Place
 from quire.metastore.standing import Wish
 from quire.metastore.store import MetadataStore
@@ -60,6 +61,10 @@ class Presence:
         await self._heart.close()
         await self._watch.close()
 
+    def place(self, started: Labels) -> Labels:
+        """Return where the bookie is: an operator may have said so meanwhile."""
+        return self._watch.standing.place(started)
+
     def _obey(self, wish: Wish) -> None:
         if wish is self._wish:
             return
@@ -76,7 +81,7 @@ class Presence:
         return Heartbeat(
             round(self._clock() * 1000),
             self._here.address,
-            self._here.labels,
+            self.place(self._here.labels),
             __version__,
             self._wish,
             info.writable,
