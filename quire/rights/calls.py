@@ -113,6 +113,7 @@ COMMANDS: Final[Mapping[str, frozenset[Action]]] = {
     "bookie format": frozenset({ADMINISTER}),
     "bookie list": _LOOKS,
     "bookie recommission": _OPERATES,
+    "bookie relabel": _OPERATES,
     "bookie repair": frozenset({READ, OBSERVE}),
     "bookie serve": frozenset({READ, OBSERVE}),
     "certificates issue bookie": FILES_ONLY,

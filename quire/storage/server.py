@@ -299,8 +299,7 @@ async def serve(
     another process serves under its identity, `CorruptStorageError` for damage, and the metadata
     store's errors.
     """
-    rng = rng or random.SystemRandom()
-    vitals, meter = vitals or Vitals(), Meter()
+    rng, vitals, meter = rng or random.SystemRandom(), vitals or Vitals(), Meter()
     _warn_of_exposure((listen, listen_runs) if tls is None or beside else (), insecure_network)
     async with AsyncExitStack() as stack:
         if metrics is not None:
