@@ -80,7 +80,7 @@ def collect_before_the_adoption() -> list[Patch]:
     async def check(self: Any) -> int:
         return 0
 
-    return [(deletions.MetadataDeletions, "_check", check)]
+    return [(deletions.SameStore, "check", check)]
 
 
 def begin_a_new_counter() -> list[Patch]:
