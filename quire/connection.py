@@ -28,7 +28,6 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.roster import BookieRoster
 from quire.ledger.stored_records import StoredRecords
 from quire.log.directory import LogDirectory
-from quire.log.manifest.holder import Process
 from quire.log.manifest.options import LogOptions
 from quire.metastore import open_store
 from quire.metastore.members import registered
@@ -158,7 +157,6 @@ async def _connected(
             steady=machine_clock(rng),
             attachments=lambda name: [Snapshots(metadata_store, catalog, name, LogOptions())],
             meter=meter,
-            process=Process(socket.gethostname(), os.getpid()),
         )
         where = f"{socket.gethostname()}, process {os.getpid()}"
         await stack.enter_async_context(

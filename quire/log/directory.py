@@ -22,7 +22,6 @@ from quire.log.maintenance.retention import Floor
 from quire.log.maintenance.sweeping import sweep_logs
 from quire.log.maintenance.trimming import trim_log
 from quire.log.manifest.clocks import Clocks
-from quire.log.manifest.holder import Process
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions, as_stored
 from quire.log.manifest.record import ManifestRecord
@@ -77,13 +76,15 @@ class LogDirectory:
         attachments: Callable[[str], Sequence[Attachment]] = lambda name: (),
         segments: SegmentStore | None = None,
         meter: ClientMeter = SILENT_METER,
-        process: Process | None = None,
     ) -> None:
-        self._meter, self._store, self._process = meter, store, process
-        self._attachments, self._catalog = attachments, catalog
+        self._meter, self._store = meter, store
+        self._attachments = attachments
+        self._catalog = catalog
         self._segments: SegmentStore = segments or LedgerSegments(catalog)
-        self._rng, self._clock = rng, clock
-        self._level, self._clocks = Level(store), Clocks(clock, steady or own_clock(rng))
+        self._rng = rng
+        self._clock = clock
+        self._level = Level(store)
+        self._clocks = Clocks(clock, steady or own_clock(rng))
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(128):032x}"
@@ -138,7 +139,6 @@ class LogDirectory:
             clock=self._clock,
             rehearse=restoration.advance,
             is_leader=is_leader,
-            process=self._process,
         )
         with timed(self._meter.took_over):
             tenure = await take_over.run()

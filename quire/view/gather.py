@@ -24,7 +24,7 @@ from quire.healing.state import LOST_SECONDS
 from quire.healing.summary import Summary, read_summary
 from quire.healing.switch import Switch, read_switch
 from quire.healing.verdict import ENSEMBLE, ClusterFacts
-from quire.log.manifest.info import info_of_segment, leader_of
+from quire.log.manifest.info import info_of_segment
 from quire.log.manifest.manifest import LogManifest
 from quire.metastore.cluster import read_cluster
 from quire.metastore.members import read_members
@@ -164,18 +164,9 @@ def _view_log(manifest: LogManifest) -> LogView:
         manifest.live_bytes,
         manifest.first_offset,
         manifest.end_offset,
-        _leader(manifest),
+        LeaderView(manifest.epoch) if manifest.epoch else None,
         options=dict(manifest.settings),
     )
-
-
-def _leader(manifest: LogManifest) -> LeaderView | None:
-    if not manifest.epoch:
-        return None
-    found = leader_of(manifest)
-    if found is None:
-        return LeaderView(manifest.epoch)
-    return LeaderView(manifest.epoch, found.host, found.pid, found.since_ms)
 
 
 async def _with_end(client: Client, view: LogView) -> LogView:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 from quire.aio.retry import BACKOFF, TRANSIENT, retry
@@ -34,7 +34,6 @@ from quire.errors import (
     QuireError,
 )
 from quire.log.manifest.capacity import check_takeover
-from quire.log.manifest.holder import Process
 from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord, once
@@ -103,12 +102,10 @@ class TakeOver:
         clock: Callable[[], float],
         rehearse: Callable[[LogManifest], Awaitable[object]],
         is_leader: Callable[[], bool] = lambda: True,
-        process: Process | None = None,
     ) -> None:
         """`rehearse` reads everything that the leader will have to read, as far as it exists
-        already. `process` is named in the manifest.
+        already.
         """
-        self._process = process
         self._record = record
         self._segments = segments
         self._options = options
@@ -226,10 +223,7 @@ class TakeOver:
                 return manifest
             if _shape(manifest) != _shape(seen):
                 raise LostRaceError(f"log {self._record.name!r} was taken over by another leader")
-            taken = (manifest or base).take_over(ends, ledger, self._now_ms(), floor)
-            if self._process is None:
-                return taken
-            return replace(taken, holder=self._process.takes(taken.epoch, self._now_ms()))
+            return (manifest or base).take_over(ends, ledger, self._now_ms(), floor)
 
         left = max(0.0, deadline - asyncio.get_running_loop().time())
         change = once(edit, UnsettledRaceError(f"log {self._record.name!r} may have been deleted"))
