@@ -12,7 +12,6 @@ Pure, but for `read_switch` and `change_switch`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -20,20 +19,14 @@ from quire.entry import BookieId
 from quire.errors import (
     CorruptRecordError,
     InvalidRequestError,
-    NodeExistsError,
-    NoSuchNodeError,
-    StoreOutcomeUnknownError,
-    VersionConflictError,
 )
 from quire.fields import NOTHING, Unknown
+from quire.metastore.changing import change_record, find_record
 from quire.metastore.layout import HEALING_SWITCH
 from quire.metastore.record import RecordFormat
-from quire.metastore.store import MetadataStore
+from quire.metastore.store import MetadataStore, Versioned
 
 FORMAT: Final = RecordFormat("healing-switch", frozenset({"pause", "go"}))
-
-ATTEMPTS_MAX: Final = 16
-"""Some operators change it, now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +125,8 @@ def _go(found: Any) -> Go | None:
 
 async def read_switch(store: MetadataStore) -> Switch:
     """Return the switch of a cluster. Raises `CorruptRecordError` and the store's errors."""
-    try:
-        return Switch.decode(HEALING_SWITCH, (await store.get(HEALING_SWITCH)).value)
-    except NoSuchNodeError:
-        return Switch()
+    record = await find_record(store, HEALING_SWITCH)
+    return Switch() if record is None else Switch.decode(HEALING_SWITCH, record.value)
 
 
 async def change_switch(store: MetadataStore, decide: Callable[[Switch], Switch]) -> Switch:
@@ -143,26 +134,18 @@ async def change_switch(store: MetadataStore, decide: Callable[[Switch], Switch]
 
     A damaged switch is replaced. Raises the store's errors; the call can be repeated.
     """
-    for attempt in range(ATTEMPTS_MAX):
-        version, current, is_damaged = None, Switch(), False
-        with suppress(NoSuchNodeError):
-            record = await store.get(HEALING_SWITCH)
-            version = record.version
+    wanted = Switch()
+
+    def edit(record: Versioned | None) -> bytes | None:
+        nonlocal wanted
+        current, is_damaged = Switch(), False
+        if record is not None:
             try:
                 current = Switch.decode(HEALING_SWITCH, record.value)
             except CorruptRecordError:
                 is_damaged = True
         wanted = decide(current)
-        if wanted == current and not is_damaged:
-            return current
-        try:
-            if version is None:
-                await store.create(HEALING_SWITCH, wanted.encode())
-            else:
-                await store.put(HEALING_SWITCH, wanted.encode(), version)
-        except (NodeExistsError, NoSuchNodeError, VersionConflictError, StoreOutcomeUnknownError):
-            if attempt == ATTEMPTS_MAX - 1:
-                raise
-        else:
-            return wanted
-    raise AssertionError("the last attempt returns or raises")
+        return None if wanted == current and not is_damaged else wanted.encode()
+
+    await change_record(store, HEALING_SWITCH, edit)
+    return wanted

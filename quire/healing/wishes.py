@@ -17,15 +17,13 @@ from quire.entry import BookieId
 from quire.errors import (
     CorruptRecordError,
     InvalidRequestError,
-    NodeExistsError,
     NoSuchBookieError,
     NoSuchNodeError,
-    StoreOutcomeUnknownError,
-    VersionConflictError,
     WishRefusedError,
 )
 from quire.labels import Labels
 from quire.metastore.changes import Change, Create, Delete, Put
+from quire.metastore.changing import change_record, find_record
 from quire.metastore.heartbeat import Heartbeat
 from quire.metastore.layout import (
     bookie_path,
@@ -37,9 +35,6 @@ from quire.metastore.layout import (
 from quire.metastore.registration import decode_registration
 from quire.metastore.standing import SERVING, Standing, Wish
 from quire.metastore.store import MetadataStore, Versioned
-
-ATTEMPTS_MAX: Final = 16
-"""A standing has some operators, and each changes it now and then."""
 
 PREFIX_MIN: Final = 4
 """A bookie may be named by so many first digits of its id, or more."""
@@ -135,30 +130,25 @@ async def change_standing(store: MetadataStore, bookie: BookieId, decide: Decide
     that cannot be read is replaced. Raises the errors of `decide` and the store's errors; after
     `StoreOutcomeUnknownError` the change may have been made, and the call can be repeated.
     """
-    for attempt in range(ATTEMPTS_MAX):
-        record, current = await _read(store, bookie)
+    wanted = SERVING
+
+    def edit(record: Versioned | None) -> bytes | None:
+        nonlocal wanted
+        current = _decoded(bookie, record)
         wanted = decide(current)
-        if wanted == current and record is not None:
-            return current
-        try:
-            await store.commit([_write(bookie, record, wanted)])
-        except (VersionConflictError, NodeExistsError, NoSuchNodeError, StoreOutcomeUnknownError):
-            if attempt == ATTEMPTS_MAX - 1:
-                raise
-        else:
-            return wanted
-    raise AssertionError("the last attempt returns or raises")
+        return None if wanted == current and record is not None else wanted.encode()
+
+    await change_record(store, standing_path(bookie), edit)
+    return wanted
 
 
-async def _read(store: MetadataStore, bookie: BookieId) -> tuple[Versioned | None, Standing]:
+def _decoded(bookie: BookieId, record: Versioned | None) -> Standing:
+    if record is None:
+        return SERVING
     try:
-        record = await store.get(standing_path(bookie))
-    except NoSuchNodeError:
-        return None, SERVING
-    try:
-        return record, Standing.decode(bookie, record.value)
+        return Standing.decode(bookie, record.value)
     except CorruptRecordError:
-        return record, SERVING
+        return SERVING
 
 
 def _write(bookie: BookieId, record: Versioned | None, standing: Standing) -> Change:
@@ -177,7 +167,8 @@ async def forget(
     One transaction, which can be repeated. A directory of this identity is never served again.
     Raises the store's errors. The caller has seen that no ledger names the bookie.
     """
-    record, current = await _read(store, bookie)
+    record = await find_record(store, standing_path(bookie))
+    current = _decoded(bookie, record)
     gone = replace(current, wish=Wish.GONE, reason=reason, by=by, since_ms=now_ms, until_ms=None)
     wanted = current if current.wish is Wish.GONE else gone
     changes: list[Change] = [_write(bookie, record, wanted)]

@@ -6,8 +6,8 @@ sqlite:///abs/path/metadata.db   a file shared by the processes of one machine
 zk://h1:2181,h2:2181/root        ZooKeeper; everything lives below /root, which is made as needed
 
 Read `store.py` (the port), `memory.py` (its reference, in few lines), `layout.py`, `record.py` and
-`changes.py` (paths, envelope and changes of records), then `sqlite*.py`, `versions.py` and
-`zookeeper*.py`.
+`changes.py` with `changing.py` (paths, envelope and changes of records), then `sqlite*.py`,
+`versions.py` and `zookeeper*.py`.
 `cluster.py`, `registration.py` and `place.py` are records and the way to them.
 
 May import: quire.aio, values. Never: any other package.

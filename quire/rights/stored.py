@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
-from quire.errors import (
-    ConfigurationError,
-    NodeExistsError,
-    NoSuchNodeError,
-    StoreOutcomeUnknownError,
-    VersionConflictError,
-)
+from quire.errors import ConfigurationError
+from quire.metastore.changing import change_record, find_record
 from quire.metastore.cluster import read_cluster
 from quire.metastore.layout import RIGHTS
 from quire.metastore.store import MetadataStore, Versioned
 from quire.rights.table import RIGHTS_LEVEL, RightsTable
-
-ATTEMPTS_MAX: Final = 16
-"""Some administrators change it, now and then."""
 
 Decide = Callable[[RightsTable | None], RightsTable]
 
@@ -28,15 +19,8 @@ async def read_rights(store: MetadataStore) -> RightsTable | None:
 
     Raises `CorruptRecordError` and the store's errors.
     """
-    record = await _read(store)
+    record = await find_record(store, RIGHTS)
     return None if record is None else RightsTable.decode(record.value)
-
-
-async def _read(store: MetadataStore) -> Versioned | None:
-    try:
-        return await store.get(RIGHTS)
-    except NoSuchNodeError:
-        return None
 
 
 async def change_rights(store: MetadataStore, decide: Decide) -> RightsTable:
@@ -58,20 +42,14 @@ async def change_rights(store: MetadataStore, decide: Decide) -> RightsTable:
             f"and the cluster is at {level}: upgrade all programs, then run `quire cluster "
             "upgrade --finish`"
         )
-    for attempt in range(ATTEMPTS_MAX):
-        record = await _read(store)
+    wanted: RightsTable | None = None
+
+    def edit(record: Versioned | None) -> bytes | None:
+        nonlocal wanted
         current = None if record is None else RightsTable.decode(record.value)
         wanted = decide(current)
-        if wanted == current:
-            return wanted
-        try:
-            if record is None:
-                await store.create(RIGHTS, wanted.encode())
-            else:
-                await store.put(RIGHTS, wanted.encode(), record.version)
-        except (NodeExistsError, NoSuchNodeError, VersionConflictError, StoreOutcomeUnknownError):
-            if attempt == ATTEMPTS_MAX - 1:
-                raise
-        else:
-            return wanted
-    raise AssertionError("the last attempt returns or raises")
+        return None if wanted == current else wanted.encode()
+
+    await change_record(store, RIGHTS, edit)
+    assert wanted is not None
+    return wanted
