@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 
+from quire.aio.tasks import Tasks, first_of
 from quire.errors import ConfigurationError
 from quire.wire.transport import cannot_listen, split_address
 
@@ -28,7 +29,7 @@ def bind(listen: str) -> socket.socket:
         raise ConfigurationError(cannot_listen(listen)) from error
 
 
-class QuietServer(uvicorn.Server):
+class _QuietServer(uvicorn.Server):
     """uvicorn's server without its handlers of signals: the command has its own."""
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -44,3 +45,41 @@ class QuietServer(uvicorn.Server):
         """Tell when requests are answered."""
         await super().startup(sockets)
         self.begun.set()
+
+
+async def serve_application(
+    application: Callable[..., Awaitable[None]],
+    listening: socket.socket,
+    *,
+    ready: Callable[[], None],
+    ending: Callable[[], Awaitable[None]],
+    **more: Any,
+) -> None:
+    """Answer requests until cancelled. Then call `ending`, and let answers under way end.
+
+    `ready` is called once requests are answered; `more` goes to `uvicorn.Config`.
+    """
+    config = uvicorn.Config(
+        application,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        **more,
+    )
+    server = _QuietServer(config)
+    serving = Tasks().keep(server.serve(sockets=[listening]))
+    try:
+        await first_of(server.begun.wait(), _ended(serving))
+        ready()
+        await _ended(serving)
+    finally:
+        await ending()
+        server.should_exit = True
+        await _ended(serving)
+
+
+async def _ended(serving: asyncio.Future[None]) -> None:
+    """Wait for the end of the server. A cancellation of the wait does not end it."""
+    await asyncio.shield(serving)

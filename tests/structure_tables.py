@@ -309,7 +309,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "rich": ("quire.cli",),
     "uvloop": ("quire.cli", "quire.bench"),
     "starlette": ("quire.gateway", "quire.console.app"),
-    "uvicorn": ("quire.gateway", "quire.http_server", "quire.console.server"),
+    "uvicorn": ("quire.http_server",),
     "jinja2": ("quire.console.rendering",),
     "markupsafe": ("quire.console.rendering",),
     "pytest": ("quire.testing.plugin",),

@@ -107,7 +107,7 @@ class Console:
         inner = Starlette(routes=routes, exception_handlers={HTTPException: self._no_such_page})
         self.app: ASGIApp = _Guarded(inner, self._refusal)
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Let live tails end, so that the server can."""
         self._ending.set()
 

@@ -6,9 +6,7 @@ console's own, or the consent of the operator as every server does.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -17,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from quire.aio.tasks import first_of
 from quire.client import Client
 from quire.connection import connect
 from quire.console.access import TokenGuard, new_token
@@ -36,9 +33,7 @@ from quire.wire.tls import served_with
 from quire.wire.transport import split_address
 
 with needed_for("quire console", "console"):
-    import uvicorn
-
-    from quire.http_server import GRACE_SECONDS, QuietServer, bind
+    from quire.http_server import bind, serve_application
 
 LISTEN: Final = "127.0.0.1:8190"
 
@@ -110,8 +105,13 @@ async def serve_console(
             console = Console(source, guard, rights, secure=tls)
             sampler.start()
             try:
-                ready = partial(on_ready, address, drawn)
-                await _serve(console, listening, options if tls else None, ready)
+                await serve_application(
+                    console.app,
+                    listening,
+                    ready=partial(on_ready, address, drawn),
+                    ending=console.end,
+                    **_files_of(options),
+                )
             finally:
                 await sampler.close()
     finally:
@@ -161,37 +161,11 @@ def _tls_of(options: ConsoleOptions) -> bool:
     return True
 
 
-async def _serve(
-    console: Console,
-    listening: socket.socket,
-    tls: ConsoleOptions | None,
-    ready: Callable[[], None],
-) -> None:
-    config = uvicorn.Config(
-        console.app,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        server_header=False,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-        ssl_certfile=tls.certificate if tls else None,
-        ssl_keyfile=str(tls.key) if tls else None,
-    )
-    server = QuietServer(config)
-    serving = asyncio.ensure_future(server.serve(sockets=[listening]))
-    try:
-        await first_of(server.begun.wait(), _ended(serving))
-        ready()
-        await _ended(serving)
-    finally:
-        console.end()
-        server.should_exit = True
-        await _ended(serving)
-
-
-async def _ended(serving: asyncio.Future[None]) -> None:
-    """Wait for the end of the server. A cancellation of the wait does not end it."""
-    await asyncio.shield(serving)
+def _files_of(options: ConsoleOptions) -> dict[str, str]:
+    """Return the files of TLS, as uvicorn names them."""
+    if options.certificate is None:
+        return {}
+    return {"ssl_certfile": str(options.certificate), "ssl_keyfile": str(options.key)}
 
 
 def _now_ms() -> int:

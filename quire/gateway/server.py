@@ -6,12 +6,11 @@ answers: every request under way is confirmed, and others go on with the next ga
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
-from quire.aio.tasks import first_of
 from quire.connection import connect
 from quire.errors import ConfigurationError
 from quire.extras import needed_for
@@ -28,10 +27,9 @@ from quire.wire.exposure import exposed
 from quire.wire.transport import advertised, split_address
 
 with needed_for("quire gateway", "gateway"):
-    import uvicorn
     from prometheus_client import CollectorRegistry
 
-    from quire.http_server import GRACE_SECONDS, QuietServer, bind
+    from quire.http_server import bind, serve_application
 
 _log = logging.getLogger(__name__)
 
@@ -80,25 +78,17 @@ async def serve_gateway(
         ):
             owners = Owners(client, at, limits, options)
             gateway = Gateway(client, owners, limits, tokens, guard, registry)
-            config = uvicorn.Config(
-                gateway.app,
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                timeout_graceful_shutdown=GRACE_SECONDS,
-            )
-            server = QuietServer(config)
-            serving = asyncio.ensure_future(server.serve(sockets=[listening]))
-            try:
-                await first_of(server.begun.wait(), _ended(serving))
-                if on_ready is not None:
-                    on_ready(at)
-                await _ended(serving)
-            finally:
+
+            async def end() -> None:
                 gateway.is_ending = True
                 await owners.close()
-                server.should_exit = True
-                await _ended(serving)
+
+            await serve_application(
+                gateway.app,
+                listening,
+                ready=partial(on_ready or _tell_no_caller, at),
+                ending=end,
+            )
     finally:
         listening.close()
 
@@ -124,6 +114,5 @@ def _check_exposure(listen: str, accepted: bool, tokens: tuple[Token, ...]) -> N
         _log.warning("%s has no TLS: each machine on the way can read tokens and records", address)
 
 
-async def _ended(serving: asyncio.Future[None]) -> None:
-    """Wait for the end of the server. A cancellation of the wait does not end it."""
-    await asyncio.shield(serving)
+def _tell_no_caller(address: str) -> None:
+    """The default of `on_ready`."""

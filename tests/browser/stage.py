@@ -23,9 +23,8 @@ from quire.console.app import Console
 from quire.console.calls import ConsoleSource
 from quire.console.looks import ClusterLook
 from quire.console.sampler import Sampler
-from quire.console.server import _serve
 from quire.gateway.tokens import Token
-from quire.http_server import bind
+from quire.http_server import bind, serve_application
 from quire.testing.cluster import MemoryCluster
 from tests.console.pages import TOKEN
 from tests.console.scene import NOW
@@ -70,7 +69,10 @@ def stage() -> Iterator[Stage]:
                 console = Console(source, TokenGuard([Token(TOKEN)], on_loopback=True, port=port))
                 address = f"http://127.0.0.1:{port}"
                 made.append(Stage(address, source, asyncio.get_running_loop()))
-                await first_of(_serve(console, listening, None, ready.set), ending.wait())
+                serving = serve_application(
+                    console.app, listening, ready=ready.set, ending=console.end
+                )
+                await first_of(serving, ending.wait())
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()

@@ -65,7 +65,7 @@ async def console_of(
         try:
             yield shown
         finally:
-            shown.console.end()
+            await shown.console.end()
             await sampler.close()
             await shown.http.aclose()
 
