@@ -11,7 +11,7 @@ from typing import Final
 
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.links import link_bookie
-from quire.ledger.roster import BookieRoster
+from quire.ledger.roster import open_roster
 from quire.ledger.stored_records import StoredRecords
 from quire.log.directory import LogDirectory
 from quire.metastore import open_store
@@ -91,9 +91,7 @@ async def count_operations(store_uri: str) -> tuple[float, float]:
         store = CountingStore(await open_store(store_uri))
         stack.push_async_callback(store.close)
         rng = random.Random(1)
-        roster = BookieRoster(store, link_bookie)
-        stack.push_async_callback(roster.close)
-        await roster.start()
+        roster = await stack.enter_async_context(open_roster(store, link_bookie))
         catalog = LedgerCatalog(StoredRecords(store, rng), roster, rng=rng, clock=time.time)
         log = await LogDirectory(store, catalog, rng=rng, clock=time.time).open("bench operations")
         stack.push_async_callback(log.close)

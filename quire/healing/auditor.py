@@ -24,7 +24,7 @@ from quire.election.election import Election
 from quire.errors import ConfigurationError, HandleClosedError, NoSuchNodeError, QuireError
 from quire.healing.audit import Audit
 from quire.ledger.links import link_bookie
-from quire.ledger.roster import BookieRoster, LinkedBookie
+from quire.ledger.roster import LinkedBookie, open_roster
 from quire.ledger.stored_records import StoredRecords
 from quire.metastore.layout import BOOKIES, HEALING_SWITCH
 from quire.metastore.store import MetadataStore
@@ -99,9 +99,7 @@ class Auditor:
 
     async def _audit(self, epoch: int) -> None:
         """Audit until cancelled. Raises the store's errors."""
-        roster = BookieRoster(self._store, self._connect)
-        try:
-            await roster.start()
+        async with open_roster(self._store, self._connect) as roster:
             audit = Audit(
                 *(self._store, StoredRecords(self._store, self._rng), roster),
                 name=self._name,
@@ -112,8 +110,6 @@ class Auditor:
             )
             await audit.build()
             await self._rounds(audit)
-        finally:
-            await roster.close()
 
     async def _rounds(self, audit: Audit) -> None:
         """Do round after round, each when it is due or when something happened. A failure of the

@@ -11,8 +11,8 @@ The view lags the store; nothing here decides whether a bookie is alive.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -75,6 +75,19 @@ class Bookies(Protocol):
 class _Link:
     address: BookieAddress
     bookie: LinkedBookie
+
+
+@asynccontextmanager
+async def open_roster(
+    store: MetadataStore, connect: Callable[[BookieAddress], LinkedBookie]
+) -> AsyncIterator[BookieRoster]:
+    """Know the registered bookies of a cluster while the block runs. Raises the store's errors."""
+    roster = BookieRoster(store, connect)
+    try:
+        await roster.start()
+        yield roster
+    finally:
+        await roster.close()
 
 
 class BookieRoster:

@@ -27,7 +27,7 @@ from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum_call import within
 from quire.ledger.records import LedgerRecords
 from quire.ledger.remote import REQUEST_SECONDS
-from quire.ledger.roster import BookieRoster, Bookies, LinkedBookie
+from quire.ledger.roster import Bookies, LinkedBookie, open_roster
 from quire.ledger.stored_records import StoredRecords
 from quire.ledger.versioned import change_metadata
 from quire.metastore.layout import ledger_path
@@ -52,14 +52,10 @@ async def open_copies(
     """Reach the other bookies of a cluster while the block runs; `connect` makes a link to one
     without waiting. Raises the store's errors.
     """
-    roster = BookieRoster(store, connect)
-    try:
-        await roster.start()
+    async with open_roster(store, connect) as roster:
         records = StoredRecords(store, random.Random())
         orders = StoredOrders(store, records, bookie)
         yield PeerCopies(records, roster, bookie, orders, await orders.read())
-    finally:
-        await roster.close()
 
 
 class PeerCopies:

@@ -24,7 +24,7 @@ from quire.ledger.metadata import Replica
 from quire.ledger.quorum_call import QuorumCall
 from quire.ledger.records import LedgerRecords
 from quire.ledger.remote import REQUEST_SECONDS
-from quire.ledger.roster import BookieRoster, LinkedBookie
+from quire.ledger.roster import BookieRoster, LinkedBookie, open_roster
 from quire.ledger.stored_records import StoredRecords
 from quire.metastore.layout import MOVES, STANDINGS, standing_path
 from quire.metastore.standing import Standing, Wish
@@ -64,13 +64,9 @@ async def open_healing(
     """Reach a cluster while the block runs; `connect` makes a link to a bookie without waiting.
     Raises the store's errors.
     """
-    roster = BookieRoster(store, connect)
     rng = random.Random()
-    try:
-        await roster.start()
+    async with open_roster(store, connect) as roster:
         yield Healing(store, StoredRecords(store, rng), roster, rng)
-    finally:
-        await roster.close()
 
 
 class Healing:

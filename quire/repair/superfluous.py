@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -34,7 +34,7 @@ from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.ranges import Ranges
 from quire.ledger.records import LedgerRecords
 from quire.ledger.remote import REQUEST_SECONDS
-from quire.ledger.roster import BookieRoster, Bookies, LinkedBookie
+from quire.ledger.roster import Bookies, LinkedBookie, open_roster
 from quire.ledger.stored_records import StoredRecords
 from quire.metastore.cluster import Level
 from quire.metastore.store import MetadataStore
@@ -157,15 +157,5 @@ def superfluous_copies(
     """Return what proves copies of a bookie superfluous, over its cluster's store; `connect` makes
     a link to another bookie without waiting.
     """
-
-    @asynccontextmanager
-    async def reach() -> AsyncIterator[Bookies]:
-        roster = BookieRoster(store, connect)
-        try:
-            await roster.start()
-            yield roster
-        finally:
-            await roster.close()
-
-    records = StoredRecords(store, random.Random())
+    records, reach = StoredRecords(store, random.Random()), partial(open_roster, store, connect)
     return SuperfluousCopies(store, records, bookie, cluster, reach)
