@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from quire.cli.gateway import read_tokens
-from quire.cli.health import lost_after_option
+from quire.cli.health import ensemble_option, lost_after_option
 from quire.cli.logs import LogOutput, logging_options
 from quire.cli.output import print_json
 from quire.cli.settings import (
@@ -22,7 +22,6 @@ from quire.cli.settings import (
     until_orphaned,
     with_settings,
 )
-from quire.healing.verdict import ENSEMBLE
 from quire.wire.certificates import TlsOptions, local_tls
 
 if TYPE_CHECKING:
@@ -52,13 +51,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="Accept that other machines reach --listen without TLS. Needs --token-file.",
 )
 @click.option("--no-records", is_flag=True, help="Show no payload of any record.")
-@click.option(
-    "--ensemble",
-    default=ENSEMBLE,
-    show_default=True,
-    type=click.IntRange(min=1),
-    help="How many writable bookies a new ledger needs.",
-)
+@ensemble_option
 @lost_after_option
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @logging_options

@@ -40,14 +40,17 @@ lost_after_option = click.option(
 )
 
 
-@click.command(short_help="Say whether a cluster is healthy, and why not.")
-@click.option(
+ensemble_option = click.option(
     "--ensemble",
     default=ENSEMBLE,
     show_default=True,
     type=click.IntRange(min=1),
     help="How many writable bookies a new ledger needs.",
 )
+
+
+@click.command(short_help="Say whether a cluster is healthy, and why not.")
+@ensemble_option
 @lost_after_option
 @with_settings
 def health(settings: Settings, ensemble: int, lost_after: float) -> None:

@@ -71,6 +71,24 @@ _identities = click.argument("identities", nargs=-1, required=True, metavar="IDE
 _deny = click.option("--deny", is_flag=True, help="A rule that denies, and wins over all others.")
 
 
+def _rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command that changes rules its arguments; it takes the rules that they name."""
+
+    @_role
+    @_identities
+    @reach_options
+    @_deny
+    @dry_run_option
+    @anyway_option
+    @wraps(command)
+    def wrapped(
+        *args: Any, role: str, identities: tuple[str, ...], reach: Reach, deny: bool, **kwargs: Any
+    ) -> Any:
+        return command(*args, rules=_rules(role, identities, reach, deny=deny), **kwargs)
+
+    return wrapped
+
+
 @rights.command(short_help="Print the rules.")
 @with_settings
 def show(settings: Settings) -> None:
@@ -104,22 +122,9 @@ def _fields(table: RightsTable | None) -> dict[str, Value]:
 
 
 @rights.command(short_help="Add rules.")
-@_role
-@_identities
-@reach_options
-@_deny
-@dry_run_option
-@anyway_option
+@_rule_options
 @with_settings
-def grant(
-    settings: Settings,
-    role: str,
-    identities: tuple[str, ...],
-    reach: Reach,
-    deny: bool,
-    dry_run: bool,
-    anyway: bool,
-) -> None:
+def grant(settings: Settings, rules: list[AccessRule], dry_run: bool, anyway: bool) -> None:
     """Let identities act in a role, everywhere or on some logs. With --deny, never let them.
 
     An identity is the URI of a certificate, a DNS name, a pattern with * at its end, or 'anonymous'
@@ -132,28 +137,14 @@ def grant(
       quire rights grant bookie 'quire://bookie/*'
       quire rights grant reader quire://client/guest --logs private- --deny
     """
-    rules = _rules(role, identities, reach, deny=deny)
     work = partial(_change, settings, lambda table: (table or RightsTable()).having(rules))
     run(lambda: work(dry_run=dry_run, anyway=anyway))
 
 
 @rights.command(short_help="Take rules away.")
-@_role
-@_identities
-@reach_options
-@_deny
-@dry_run_option
-@anyway_option
+@_rule_options
 @with_settings
-def revoke(
-    settings: Settings,
-    role: str,
-    identities: tuple[str, ...],
-    reach: Reach,
-    deny: bool,
-    dry_run: bool,
-    anyway: bool,
-) -> None:
+def revoke(settings: Settings, rules: list[AccessRule], dry_run: bool, anyway: bool) -> None:
     """Take rules away, as `quire rights grant` makes them with the same arguments.
 
     Bookies obey within ten seconds, also for connections that are open.
@@ -162,16 +153,15 @@ def revoke(
     Example:
       quire rights revoke writer quire://client/orders --log orders
     """
-    unwanted = _rules(role, identities, reach, deny=deny)
 
     def decide_change(table: RightsTable | None) -> RightsTable:
-        missing = [each for each in unwanted if table is None or each not in table.rules]
+        missing = [each for each in rules if table is None or each not in table.rules]
         if missing:
             raise InvalidRequestError(
                 f"no rule says that {missing[0]}: `quire rights show` lists them"
             )
         assert table is not None
-        return table.without(lambda each: each in unwanted)
+        return table.without(lambda each: each in rules)
 
     run(lambda: _change(settings, decide_change, dry_run=dry_run, anyway=anyway))
 

@@ -26,7 +26,6 @@ class Owner(StrEnum):
     """The program that shows a metric."""
 
     BOOKIE = "bookie"
-    AUDITOR = "auditor"
     CLIENT = "client"
     GATEWAY = "gateway"
 
@@ -295,7 +294,6 @@ PROCESS: Final = (
 
 TITLES: Final = {
     Owner.BOOKIE: "A bookie",
-    Owner.AUDITOR: "The auditor",
     Owner.CLIENT: "A client",
     Owner.GATEWAY: "A gateway",
 }

@@ -69,22 +69,11 @@ class BookieView:
 class LeaderView:
     """The process that took a log over last. It may have ended since: nothing tells that.
 
-    `host`, `pid` and `since_ms` (Unix milliseconds) are None for a leader whose program does not
-    write them. `candidate` is the leader of the election with the log's name.
+    `candidate` is the leader of the election with the log's name, where there is one.
     """
 
     epoch: int
-    host: str | None = None
-    pid: int | None = None
-    since_ms: int | None = None
     candidate: str | None = None
-
-    @property
-    def text(self) -> str:
-        """The leader in one line; empty when nothing is known but its epoch."""
-        if self.candidate is not None:
-            return self.candidate
-        return f"{self.host}:{self.pid}" if self.host is not None else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ def row(look: LogLook, now_ms: int) -> LogRow:
         severity,
         view.trouble or _note(view),
         view.epoch if is_known else None,
-        view.leader.text if view.leader else "",
+        (view.leader.candidate or "") if view.leader else "",
         view.segments if is_known else None,
         view.records,
         view.end_offset,

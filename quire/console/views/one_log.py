@@ -52,7 +52,6 @@ class LogPage:
     row: LogRow
     log_id: str
     created: str
-    leader_since: str
     bytes: int
     options: Mapping[str, str]
     segments: Sequence[SegmentRow]
@@ -69,12 +68,10 @@ def one_log(look: LogLook, day: Sequence[Point], now_ms: int) -> LogPage:
     view = look.view
     shown = view.youngest[::-1][:ROWS_MAX]
     cursors = sorted(view.cursors, key=lambda each: (-(each.lag or 0), each.name))
-    since = view.leader.since_ms if view.leader else None
     return LogPage(
         row(look, now_ms),
         view.log_id,
         words.moment(view.created_ms) if view.created_ms else words.NONE,
-        "" if since is None else words.ago(since, now_ms),
         view.bytes,
         dict(sorted(view.options.items())),
         [_segment(each, view.end_offset) for each in shown],
