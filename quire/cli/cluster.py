@@ -171,7 +171,7 @@ def _announce(settings: Settings, local: LocalCluster, kept: bool) -> None:
         bookies: list[Value] = [dict(zip(names, row, strict=True)) for row in rows]
         print_json(
             {
-                "store": local.store_uri,
+                "store": store_of(local),
                 "directory": str(local.directory),
                 "bookies": bookies,
                 "zookeeper": [
@@ -187,9 +187,16 @@ def _announce(settings: Settings, local: LocalCluster, kept: bool) -> None:
     where = "." if kept else ", which is temporary and will be removed."
     click.echo(f"\n{local.bookies} bookies are up in {local.directory}{where}")
     click.echo("Use it from another terminal:\n")
-    click.echo(f"  export QUIRE_STORE={shlex.quote(local.store_uri)}")
+    click.echo(f"  export QUIRE_STORE={shlex.quote(store_of(local))}")
     click.echo("  echo hello | quire log append greetings")
     click.echo("  quire log tail greetings\n\nCtrl-C stops everything.")
+
+
+def store_of(local: LocalCluster) -> str:
+    """Return the name under which a client finds the store, and its certificates if it needs some:
+    they are in the directory.
+    """
+    return str(local.directory.resolve()) if local.tls else local.store_uri
 
 
 @cluster.command(short_help="Show a cluster's bookies and contents.")

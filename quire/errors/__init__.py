@@ -65,13 +65,14 @@
     │   │   ├── MissingExtraError          a package of an extra is not installed
     │   │   ├── CertificateError           a certificate or key cannot be used as it is
     │   │   └── FormatLevelError           this program does not speak the level of the cluster
-    │   ├── TlsMismatchError           one side wants TLS, and the other has none
     │   ├── JobReusedError             another stream writes under the name of a job
     │   ├── DecryptionError            an encrypted batch does not open with the given keys
     │   │   └── MissingKeyError            its key is not among the given keys
     │   ├── UnsupportedError           the system cannot do it
-    │   ├── ClientRefusedError         a bookie does not serve this client, and says why
-    │   └── NotPermittedError          the table of rights denies it to this identity
+    │   └── RefusedError               a bookie refuses this program as it is
+    │       ├── TlsMismatchError           one side wants TLS, and the other has none
+    │       ├── ClientRefusedError         a bookie does not serve this client, and says why
+    │       └── NotPermittedError          the table of rights denies it to this identity
     ├── IntegrityError             tell a human: data or identity is wrong
     │   ├── CorruptEntryError          a frame fails its digest or names another entry
     │   ├── CorruptRecordError         a metadata record cannot be believed
@@ -146,7 +147,7 @@ from quire.errors.base import (
     WrongBookieError,
     WrongLoopError,
 )
-from quire.errors.certificates import CertificateError, TlsMismatchError, UntrustedBookieError
+from quire.errors.certificates import CertificateError, UntrustedBookieError
 from quire.errors.directories import DirectoryInUseError, SharedFilesError
 from quire.errors.logs import (
     BehindError,
@@ -172,7 +173,9 @@ from quire.errors.peers import (
     FormatLevelError,
     NoSuchBookieError,
     NotPermittedError,
+    RefusedError,
     RightsRefusedError,
+    TlsMismatchError,
     UnsupportedError,
     UpgradeRefusedError,
     WishRefusedError,
@@ -241,6 +244,7 @@ __all__ = [
     "PositionTrimmedError",
     "QuireError",
     "ReadOnlyBookieError",
+    "RefusedError",
     "RetryError",
     "RightsRefusedError",
     "SequenceConflictError",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quire.errors.base import BookieUnavailableError, ConfigurationError, InvalidRequestError
+from quire.errors.base import BookieUnavailableError, ConfigurationError
 
 
 class CertificateError(ConfigurationError):
@@ -19,12 +19,3 @@ class UntrustedBookieError(BookieUnavailableError):
 
     Another machine may have taken over the address. Nothing was sent to it.
     """
-
-
-class TlsMismatchError(InvalidRequestError):
-    """A bookie takes TLS connections only, or none, and this client wants the opposite."""
-
-    def __init__(self, bookie: str, reason: str) -> None:
-        super().__init__(f"bookie {bookie} {reason}")
-        self.bookie = bookie
-        self.reason = reason

@@ -74,7 +74,20 @@ class UnsupportedError(InvalidRequestError):
         self.what = what
 
 
-class ClientRefusedError(InvalidRequestError):
+class RefusedError(InvalidRequestError):
+    """A bookie refuses this program as it is: a certificate, an option or a right is missing."""
+
+
+class TlsMismatchError(RefusedError):
+    """A bookie takes TLS connections only, or none, and this client wants the opposite."""
+
+    def __init__(self, bookie: str, reason: str) -> None:
+        super().__init__(f"bookie {bookie} {reason}")
+        self.bookie = bookie
+        self.reason = reason
+
+
+class ClientRefusedError(RefusedError):
     """A bookie does not serve this client. Another bookie would refuse it for the same reason."""
 
     def __init__(self, bookie: str, reason: str) -> None:
@@ -83,7 +96,7 @@ class ClientRefusedError(InvalidRequestError):
         self.reason = reason
 
 
-class NotPermittedError(InvalidRequestError):
+class NotPermittedError(RefusedError):
     """The table of rights does not let this identity do it. No other bookie would permit it."""
 
     def __init__(self, identity: str, action: str, scope: str) -> None:

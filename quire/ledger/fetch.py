@@ -25,6 +25,7 @@ from quire.errors import (
     NoSuchEntryError,
     NotPermittedError,
     QuireError,
+    RefusedError,
     UnreadableError,
 )
 from quire.ledger.options import LedgerOptions
@@ -74,7 +75,8 @@ class EntryFetcher:
         of them to outvote any ack say that they do not; `EntryLostError` when each bookie that
         should hold it denies it or has a damaged copy; `UnreadableError` when too many cannot say;
         `LedgerRetiredError` when no copy was found, and a bookie dropped the ledger as deleted;
-        `NotPermittedError` when a bookie denies it.
+        `NotPermittedError` when a bookie denies it, and another `RefusedError` when each bookie
+        that was asked refuses this program.
         """
         job = _Fetch(self, replication, ensemble, first, last, turn, bytes_max)
         with timed(self.meter.fetched):
@@ -132,6 +134,7 @@ class _Fetch:
         """Bookies of the write set of `first` that answered with a copy that is not sound."""
         self._retired: LedgerRetiredError | None = None
         self._failures: list[str] = []
+        self._refusals: list[RefusedError] = []
 
     async def run(self) -> list[Entry]:
         async with QuorumCall[int, bytes]() as asking:
@@ -213,6 +216,8 @@ class _Fetch:
                 return
             if isinstance(answer, CorruptEntryError):
                 self._note_damage(position, answer.entry)
+            if isinstance(answer, RefusedError):
+                self._refusals.append(answer)
             self._fetcher.suspect(bookie)
             self._failures.append(str(answer))
             return
@@ -243,6 +248,8 @@ class _Fetch:
         ledger: LedgerId = self._fetcher.sealer.ledger
         if self._retired is not None:
             return self._retired
+        if self._refusals and len(self._refusals) == len(self._asked):
+            return self._refusals[0]
         silent = self._replication.write_quorum - self._denials - self._damaged
         if self._denials >= self._replication.coverage:
             return NoSuchEntryError(ledger, self._first, silent=silent)

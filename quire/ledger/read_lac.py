@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from quire.bookie import LedgerTail
 from quire.entry import BookieId, EntryId, Sealer
-from quire.errors import LedgerRetiredError, NotPermittedError, UnreadableError
+from quire.errors import LedgerRetiredError, NotPermittedError, RefusedError, UnreadableError
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.recovery_plan import start_of_recovery
@@ -31,7 +31,8 @@ async def covered_lac(
     With `fence_key` each bookie that answered is fenced. One bookie is given `timeout` seconds.
 
     Raises `UnreadableError` when too many bookies give no usable answer, `LedgerRetiredError` when
-    one of them dropped the ledger as deleted, `NotPermittedError` when one denies it.
+    one of them dropped the ledger as deleted, `NotPermittedError` when one denies it, and another
+    `RefusedError` when each of them refuses this program.
     """
 
     def prove(tail: LedgerTail) -> EntryId | None:
@@ -72,6 +73,7 @@ async def _covered(
         return await within(timeout, bookie, retry_transient(lambda: ask(bookie)))
 
     tails: dict[int, EntryId | None] = {}
+    refusals: list[RefusedError] = []
     async with QuorumCall[int, LedgerTail]() as asking:
         for position, bookie in enumerate(metadata.last_fragment.bookies):
             asking.ask(position, insist(bookie))
@@ -79,10 +81,14 @@ async def _covered(
             position, tail = await asking.next()
             if isinstance(tail, LedgerRetiredError | NotPermittedError):
                 raise tail
+            if isinstance(tail, RefusedError):
+                refusals.append(tail)
             tails[position] = prove(tail) if isinstance(tail, LedgerTail) else None
             lac = start_of_recovery(metadata.replication, metadata.last_fragment, tails)
             if lac is not None:
                 return lac
+    if refusals and len(refusals) == len(tails):
+        raise refusals[0]
     usable = sum(lac is not None for lac in tails.values())
     raise UnreadableError(
         metadata.ledger,

@@ -32,6 +32,7 @@ from quire.errors import (
     NoSuchEntryError,
     NotPermittedError,
     QuireError,
+    RefusedError,
     RetryError,
 )
 from quire.ledger.known import KnownLedger
@@ -109,6 +110,8 @@ class _TailWatch:
         self._closed = closed
         self._asking = asking
         self._failures: dict[str, int] = {}
+        self._refused: set[str] = set()
+        """The bookies that refused this program when they were asked last."""
         self.fresh: Entry | None = None
         """The confirmed entry that the last answer brought."""
         self._asking.ask(_HANDLE, self._wait_handle_closed())
@@ -130,10 +133,15 @@ class _TailWatch:
                 raise answer
             if isinstance(answer, NotPermittedError):
                 raise answer  # the other bookies have the same rights
+            if isinstance(answer, RefusedError):
+                self._refused.add(key)
+                if self._refused.issuperset(known.metadata.last_fragment.bookies):
+                    raise answer
             self._slow_down(key)
         elif answer is None:
             self._failures.pop(key, None)
         else:
+            self._refused.discard(key)
             await self._take(key, answer)
 
     def _choice(self) -> list[BookieId]:

@@ -19,11 +19,10 @@ from typing import Final
 from quire.aio.timing import time_limit
 from quire.entry import BookieId, Entry, EntryId, Sealer
 from quire.errors import (
-    ClientRefusedError,
     LedgerRetiredError,
     NotEnoughBookiesError,
-    NotPermittedError,
     QuireError,
+    RefusedError,
 )
 from quire.ledger.ack_rule import AckRule
 from quire.ledger.domains import Candidate
@@ -34,7 +33,7 @@ from quire.ledger.quorum_call import QuorumCall, retry_transient, within
 from quire.ledger.roster import Bookies, seated
 from quire.run import pack_run
 
-STOPPING: Final = (LedgerRetiredError, ClientRefusedError, NotPermittedError)
+STOPPING: Final = (LedgerRetiredError, RefusedError)
 """Answers that end a recovery: another bookie would give the same."""
 
 LAG_SECONDS: Final = 0.5

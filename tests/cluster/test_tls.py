@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import quire
+from quire.cli.cluster import store_of
 from quire.cluster import LocalCluster
 from quire.errors import AppendOutcomeUnknownError, UntrustedBookieError
 from quire.ledgers import LedgerWriter, Replication
@@ -35,6 +36,9 @@ async def test_a_cluster_with_mutual_tls(tmp_path: Path) -> None:
         writer = await client.create_ledger(COPIES)
         await writer.append(b"0")
         ensemble = await fragments(client, writer)
+        async with quire.connect(store_of(cluster)) as other:  # as `cluster up` tells to
+            assert await other.list_ledgers() == [writer.ledger]
+            await (await other.create_ledger(COPIES)).append(b"of another program")
         await refuse_strangers(cluster, tmp_path)
         await rotate(cluster, directory / "tls", writer)
         assert await fragments(client, writer) == ensemble, "nothing was replaced"
