@@ -137,6 +137,10 @@ _COUNTERS: Final = _bookie(
         "disk had no space for the ids",
         "collection_rounds_without_space_total": "those without disk space for the ids",
         "collection_ledgers_dropped_total": "deleted ledgers that were dropped",
+        "disowning_ledgers_total": "ledgers given up because other bookies hold all of them",
+        "disowning_unproved_total": "proofs of that which failed: a named bookie was away, or "
+        "lacked something",
+        "disowning_failures_total": "rounds without an answer of the metadata store",
         "compaction_files_removed_total": "entry logs that were replaced or joined",
         "compaction_files_written_total": "entry logs that took their place",
         "compaction_bytes_copied_total": "bytes copied for that",
@@ -159,6 +163,7 @@ _COUNTERS: Final = _bookie(
         "mending_rounds_total": "rounds of fetching entries that are missing",
         "mending_ledgers_cleared_total": "ledgers that are whole again",
         "mending_ledgers_ordered_total": "ledgers that it was asked to take copies of",
+        "mending_ledgers_owned_total": "ledgers that had been given up and are held again",
         "mending_entries_total": "entries that were fetched",
         "mending_bytes_total": "their bytes",
         "mending_failures_total": "attempts at a ledger that failed",

@@ -47,6 +47,8 @@ class MendCounts:
     """In limbo after the last round: not closed yet, or not to be had now."""
     ledgers_ordered: int = 0
     """Put into limbo because the bookie was asked to make copies of them."""
+    ledgers_owned: int = 0
+    """Had been given up as superfluous (disowning.py), and are held again."""
     entries: int = 0
     bytes: int = 0
     failures: int = 0
@@ -180,6 +182,7 @@ class Mender:
         """Have a ledger again that was given up; tell whether there was space to write that."""
         try:
             await self._storage.own(ledger)
+            self.counts.ledgers_owned += 1
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
