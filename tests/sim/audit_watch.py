@@ -4,12 +4,14 @@ An auditor cannot know what changed after it looked. So only what has been true 
 round of its last look began counts.
 
   H4  an auditor asks for nothing while a pause holds or several bookies are missing without an
-      operator's go; and for a place only of a bookie that is drained, or was missing and the
-      auditor at work for the whole delay, and that is not away
+      operator's go; and for a place only of a bookie that is drained, or has been missing, as far
+      as a whole look of the auditor could see, and the auditor at work for the whole delay, and
+      that is not away
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -30,7 +32,8 @@ class AuditWatch:
 
     def __init__(self, world: SimWorld) -> None:
         self._world = world
-        self._first_left: dict[BookieId, float] = {}
+        self._left: dict[BookieId, list[float]] = defaultdict(list)
+        """When a bookie left, each time."""
         self._changed_at: dict[BookieId, float] = {}
         self._drained: set[BookieId] = set()
         self._switched_at = 0.0
@@ -44,13 +47,19 @@ class AuditWatch:
         if root in {BOOKIES, STANDINGS}:
             self._changed_at[name] = now
         if root == BOOKIES and value is None:
-            self._first_left.setdefault(name, now)
+            self._left[name].append(now)
         if root == STANDINGS and value and Standing.decode(name, value).wish is Wish.DRAIN:
             self._drained.add(name)
 
-    def may_give(self, bookie: BookieId) -> bool:
-        """Whether a bookie was ever missing or drained."""
-        return bookie in self._first_left or bookie in self._drained
+    def there_since(self, before: float) -> set[BookieId]:
+        """Return the bookies that are registered, and have been since before a time."""
+        tree = self._world.tree
+        known = {each.name for each in self._world.bookies}
+        return {
+            each
+            for each in known
+            if tree.version(bookie_path(each)) is not None and self._changed_at[each] < before
+        }
 
     def set_switch(self, switch: Switch) -> None:
         """Change the switch, as an operator's command does."""
@@ -72,12 +81,13 @@ class AuditWatch:
             return Switch()
         return Switch.decode(HEALING_SWITCH, self._world.tree.get(HEALING_SWITCH).value)
 
-    def _is_away(self, bookie: BookieId) -> bool:
+    def _is_away(self, bookie: BookieId, at: float) -> bool:
         path, standing = standing_path(bookie), SERVING
         if self._world.tree.version(path) is not None:
             standing = Standing.decode(bookie, self._world.tree.get(path).value)
         until = standing.until_ms if standing.wish is Wish.AWAY else None
-        return until is not None and self._world.clock() * 1000 < until
+        passed = self._world.loop.time() - at
+        return until is not None and (self._world.clock() - passed) * 1000 < until
 
     def _check(self, auditor: WatchedAuditor, wanted: Iterable[Assignment]) -> None:
         """An auditor asks for copies."""
@@ -92,9 +102,11 @@ class AuditWatch:
             text,
         )
         missing = {each for each in self.missing() if self._changed_at.get(each, 0.0) < looked}
-        away = {each for each in self.missing() if self._is_away(each)}
+        away = {each for each in self.missing() if self._is_away(each, now)}
+        was_away = {each for each in self.missing() if self._is_away(each, looked)}
         holds = auditor.audit.survey.index.names_closed
-        counted = {each for each in missing - away if holds(each) and each in auditor.held}
+        accidents = missing - was_away
+        counted = {each for each in accidents if holds(each) and each in auditor.held}
         everyone = len(self._world.bookies) + len(self._world.retired)
         require(
             len(counted) <= max(1, MISSING_SHARE_MAX * everyone)
@@ -104,7 +116,9 @@ class AuditWatch:
             f"{text}; {sorted(counted)} are missing",
         )
         for old in {place.old for each in wanted for place in each.replicas} - self._drained:
-            since = max(self._first_left.get(old, now), auditor.started)
+            seen = auditor.seen.get(old, 0.0)
+            left = min((each for each in self._left[old] if each > seen), default=now)
+            since = max(left, auditor.started)
             require(
                 since + auditor.delay <= now,
                 "H4 a bookie is lost after the delay",
@@ -143,6 +157,8 @@ class WatchedAuditor:
         self.held: set[BookieId] = set()
         """The bookies that the index named when that round began."""
         self._held_now: set[BookieId] = set()
+        self.seen: dict[BookieId, float] = {}
+        """When each bookie was last there for the whole of a whole look."""
         self._add = audit.requests.add
         audit.requests.add = self._ask  # type: ignore[method-assign]
 
@@ -153,7 +169,11 @@ class WatchedAuditor:
         """Do one round; see `Audit.round`."""
         self.began, index = self._now(), self.audit.survey.index
         self._held_now = {each for each in index.bookies() if index.names_closed(each)}
-        return await self.audit.round()
+        seconds = await self.audit.round()
+        view = self.audit._view
+        if view is not None and view.at >= self.began:
+            self.seen |= dict.fromkeys(self._watch.there_since(self.began), self.began)
+        return seconds
 
     async def _ask(self, plan: Plan) -> None:
         view = self.audit._view

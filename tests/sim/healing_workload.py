@@ -8,10 +8,11 @@ their ledgers are deleted meanwhile. Readers read closed ledgers all the time. I
 ask for copies, beside healers or instead of them, and an operator pauses and resumes them, says go,
 sends bookies away and drains them.
 
-  H1, H2, H3  as places change hands, H7 as copies are given up (place_watch.py)
+  H1, H2, H3, H5  as places change hands, H7 as copies are given up (place_watch.py)
   H4  whenever an auditor asks for copies (audit_watch.py)
-  H10  when the faults are over, healing ends: no record names a lost bookie, and every closed
-      ledger has each of its entries on its whole write set
+  H10  when the faults are over, healing ends: no record names a lost or drained bookie, every
+      closed ledger has each of its entries on its whole write set, and no bookie keeps a ledger
+      that does not name it
   L1, L4, L7  of every ledger, as in the workload `ledger` (checkers.py)
 """
 
@@ -29,10 +30,13 @@ from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import NotFoundError, QuireError, RetryError
 from quire.healing.audit import Audit
 from quire.healing.switch import Go, Pause
+from quire.ledger.inventory import named_by
+from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.quorum import Replication
 from quire.ledger.stored_records import StoredRecords
 from quire.ledger.writer import LedgerWriter
-from quire.metastore.layout import MOVES, bookie_path
+from quire.metastore.layout import MOVES, bookie_path, moves_path
+from quire.repair.assignments import Assignment, Assignments
 from quire.repair.healing import Healing
 from tests.sim.audit_watch import AuditWatch, WatchedAuditor
 from tests.sim.checkers import FinalLedger, check_ledger
@@ -40,7 +44,7 @@ from tests.sim.clients import ClientMachine, join
 from tests.sim.history import Append, End, Outcome, require
 from tests.sim.lights_out import lights_out
 from tests.sim.place_watch import PlaceWatch
-from tests.sim.wishes import wish
+from tests.sim.wishes import drain, send_away, take_drains_back, wish
 from tests.sim.world import SimWorld
 
 SHAPES: Final[tuple[tuple[Replication, int], ...]] = (
@@ -55,6 +59,8 @@ REQUEST_SECONDS: Final = 0.5
 BLOWS: Final = ("crash", "power cut", "power cut", "pause", "hung disk", "sync error", "disk full")
 """What a bookie meets that was asked for copies, or has just taken a place."""
 BLOWS_MAX: Final = 8
+RACE: Final = "asked while it gives up"
+RACES_MAX: Final = 12
 ROUND_SECONDS: Final = 0.2
 """Between two rounds of an auditor, at most: it does not wait for changes here."""
 
@@ -74,7 +80,6 @@ class HealingWorkload:
         self.over = False
         self.believed_lost: set[BookieId] = set()
         """Bookies that are silent, as healers see it; they come back."""
-        self.ever_lost: set[BookieId] = set()
         self.strikes = rng.choice([0.0, 0.2, 0.5])
         self.deletes = rng.choice([0.0, 0.0, 0.1, 0.3])
         self.struck = 0
@@ -85,8 +90,14 @@ class HealingWorkload:
         self.auditors = more.choice([0, 1, 2, 3])
         self.healers = more.random() < 0.5 or not self.auditors
         self.delay = more.choice([0.3, 1.0])
+        self.turns = more.choice([0, 1, 2, 3])
+        """Bookies that are drained one after the other when the faults are over."""
+        self.races = more.choice([0.0, 0.2, 0.5])
+        """How often a bookie that is about to give a ledger up is asked for a place of it."""
+        self.flaps = bool(self.auditors) and more.random() < 0.3
+        self.chance = more
         self.audits = AuditWatch(world)
-        self.watch = PlaceWatch(world, is_lost=self._was_lost, on_taken=self._taken)
+        self.watch = PlaceWatch(world, on_taken=self._taken, on_sealed=self._sealed)
         world.tree.listeners.append(self._assigned)
 
     @property
@@ -103,6 +114,8 @@ class HealingWorkload:
         lives += [self._live(f"auditor{each}", self._audit) for each in range(self.auditors)]
         if self.auditors:
             lives.append(self._operate())
+        if self.flaps:
+            lives.append(self._flap())
         lives.append(self._live("reader", self._read))
         tasks = [asyncio.create_task(each) for each in lives]
         if rng.random() < 0.7:
@@ -153,9 +166,10 @@ class HealingWorkload:
             return
         self.world.note_fault("bookie silent")
         self.world.say("world", f"silences {machine.name}")
+        if self.auditors and self.chance.random() < 0.5:
+            send_away(self.world, machine.name, self.chance.choice([1.0, 5.0]))
         machine.crash()
         self.believed_lost.add(machine.name)
-        self.ever_lost.add(machine.name)
         self._end_session(machine.name)
 
         def back() -> None:
@@ -177,10 +191,35 @@ class HealingWorkload:
             self.world.faults["orders changed"] += 1
             self._strike(path.rpartition("/")[2])
 
-    def _was_lost(self, bookie: BookieId) -> bool:
-        if self.auditors and self.audits.may_give(bookie):
-            return True
-        return bookie in self.ever_lost | self._lost()
+    def _sealed(self, metadata: LedgerMetadata) -> None:
+        """A bookie is about to give a ledger up: perhaps one is asked for a place of it now."""
+        world = self.world
+        spare = sorted(
+            each.name
+            for each in world.bookies
+            if each.name not in named_by(metadata)
+            and each.node is not None
+            and each.node._known(metadata.ledger) is not None
+        )
+        raced = world.faults[RACE] >= RACES_MAX
+        if raced or not spare or self.chance.random() >= self.races:
+            return
+        world.note_fault(RACE)
+        fragment = metadata.fragments[0]
+        new, old = self.chance.choice(spare), fragment.bookies[0]
+        place = Replica(fragment.first, 0, old, new)
+        delay = self.chance.choice([0.0, 0.001, 0.01])
+        world.network.later(delay, self._ask, new, Assignment(metadata.ledger, (place,)))
+
+    def _ask(self, bookie: BookieId, assignment: Assignment) -> None:
+        """Ask a bookie, as any process may that reaches the store."""
+        tree, path = self.world.tree, moves_path(bookie)
+        version = tree.version(path)
+        if version is None:
+            tree.create(path, Assignments(bookie, (assignment,)).encode())
+        else:
+            asked = Assignments.decode(path, tree.get(path).value)
+            tree.put(path, asked.with_more([assignment]).encode(), version)
 
     def _taken(self, bookie: BookieId, ledger: LedgerId) -> None:
         self._strike(bookie)
@@ -209,6 +248,7 @@ class HealingWorkload:
         rng = self.world.rng(f"{client.name}:{len(self.done)}")
         async with time_limit(GIVEN_UP_SECONDS):
             writer = await client.catalog.create(self.replication, full_quorum=self.full_quorum)
+        self.watch.writing.add(writer.ledger)
         try:
             for number in range(rng.choice([0, 1, 4, 12])):
                 await self._append(client, writer, b"%d:%d" % (writer.ledger, number))
@@ -217,6 +257,7 @@ class HealingWorkload:
             if rng.random() < 0.2:
                 await asyncio.sleep(1.0)
         finally:
+            self.watch.writing.discard(writer.ledger)
             if rng.random() < 0.2:
                 writer.abandon()
             self.done.append(writer.ledger)
@@ -296,6 +337,16 @@ class HealingWorkload:
             else:
                 self.world.network.later(rng.choice([0.3, 1.0, 3.0]), wish(self.world, rng))
 
+    async def _flap(self) -> None:
+        """End sessions of bookies, which register again soon, again and again."""
+        while not self.over:
+            await asyncio.sleep(self.chance.expovariate(5.0))
+            path = bookie_path(self.chance.choice(self.world.bookies).name)
+            record = self.world.tree._records.get(path)
+            if record is not None and record.owner is not None:
+                self.world.note_fault("bookie flaps")
+                self.world.tree.end_session(record.owner)
+
     def _lost(self) -> set[BookieId]:
         return {each.name for each in self.world.retired}
 
@@ -338,6 +389,7 @@ class HealingWorkload:
     async def _finish(self) -> None:
         """Close every ledger, heal until nothing is left to do, and check all of them."""
         world = self.world
+        self.watch.writing.clear()  # writers that were killed
         last = world.client("last")
         payloads: dict[LedgerId, list[bytes]] = {}
 
@@ -345,6 +397,7 @@ class HealingWorkload:
             for ledger in sorted(world.metadata_watch.current):
                 await client.insist(partial(client.catalog.open, ledger))
             await self._heal_all(client)
+            await self._take_turns(client)
             await lights_out(world)
             await self._settled()
             for ledger in sorted(world.metadata_watch.current):
@@ -367,6 +420,28 @@ class HealingWorkload:
 
     async def _heal_all(self, client: ClientMachine) -> None:
         while not await client.insist(partial(self._heal_once, client)):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+    async def _take_turns(self, client: ClientMachine) -> None:
+        """Drain one bookie after the other: each takes places of ledgers that it gave up."""
+        world = self.world
+        spare = len(world.bookies) > self.replication.ensemble
+        for _ in range(self.turns * spare):
+            bookie = self.rng.choice(world.bookies).name
+            drain(world, bookie)
+            await self._heal_all(client)
+            await self._given_up()
+            take_drains_back(world)
+        await self._given_up()
+
+    async def _given_up(self) -> None:
+        """Wait until each bookie has given up the closed ledgers that do not name it."""
+        while any(  # noqa: ASYNC110
+            machine.node is None or machine.node._known(ledger) is not None
+            for ledger, metadata in self.world.metadata_watch.current.items()
+            for machine in self.world.bookies
+            if machine.name not in named_by(metadata)
+        ):
             await asyncio.sleep(0.1)
 
     async def _heal_once(self, client: ClientMachine) -> bool:

@@ -6,9 +6,10 @@ entries and for a fence: whatever it forgets, in a power cut at that moment too,
 B1 or B3 (watch.py).
 
   H1  a bookie takes a place with all its entries, fenced
-  H2  only a closed ledger gives places away, by the change of one bookie, and each place of a
-      bookie that was taken for lost
+  H2  only a closed ledger gives places away, by the change of one bookie, and each place as the
+      bookie was asked to take it
   H3  no bookie is twice in a fragment
+  H5  a ledger that is being written is closed by its writer only
   H7  a bookie gives up only closed ledgers that do not name it, and that every named bookie has had
       whole; what a record names, the bookie has not given up, neither now nor at its next start
 """
@@ -17,12 +18,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Final, TypeVarTuple
+from typing import Final, TypeAlias, TypeVarTuple
 
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.ledger.inventory import named_by
-from quire.ledger.metadata import LedgerMetadata
-from quire.metastore.layout import LEDGERS
+from quire.ledger.metadata import LedgerMetadata, LedgerState
+from quire.metastore.layout import LEDGERS, MOVES
+from quire.repair.assignments import Assignments
 from tests.sim.history import Violation, require
 from tests.sim.machines import BookieMachine
 from tests.sim.world import SimWorld
@@ -30,24 +32,31 @@ from tests.spec.events import SOURCES, Event, Kind
 
 Ts = TypeVarTuple("Ts")
 
+Place: TypeAlias = tuple[LedgerId, EntryId, int, BookieId, BookieId]
+"""Ledger, first entry of the fragment, position, the bookie there and the bookie asked."""
+
 DURABLE: Final = frozenset(SOURCES.values()) - {Kind.FOUND}
 
 
 class PlaceWatch:
-    """See the module. `is_lost` says whether a bookie was ever taken for lost; `on_taken` is told
-    of a bookie and a ledger when a place was taken.
+    """See the module. `on_taken` is told of a bookie and a ledger when a place was taken,
+    `on_sealed` of a closed record that was written once more, unchanged.
     """
 
     def __init__(
         self,
         world: SimWorld,
         *,
-        is_lost: Callable[[BookieId], bool],
         on_taken: Callable[[BookieId, LedgerId], None],
+        on_sealed: Callable[[LedgerMetadata], None],
     ) -> None:
         self._world = world
-        self._is_lost = is_lost
+        self._asked: set[Place] = set()
+        """Every place that a bookie was asked to take, ever."""
+        self.writing: set[LedgerId] = set()
+        """Ledgers that their writers have not done with."""
         self._on_taken = on_taken
+        self._on_sealed = on_sealed
         self._held: dict[tuple[BookieId, LedgerId], set[EntryId]] = defaultdict(set)
         self._heard = world.conformance.heard
         world.conformance.heard = self._hear
@@ -65,6 +74,10 @@ class PlaceWatch:
 
     def _changed(self, path: str, value: bytes | None, version: int) -> None:
         """Listener of the tree."""
+        if path.startswith(MOVES + "/") and value:
+            for each in Assignments.decode(path, value).open:
+                for it in each.replicas:
+                    self._asked.add((each.ledger, it.first, it.position, it.old, it.new))
         if not path.startswith(LEDGERS + "/") or path.count("/") < 4 or not value:
             return
         after = LedgerMetadata.decode(path, value)
@@ -125,8 +138,15 @@ class PlaceWatch:
             )
         if before is None:
             return
+        require(
+            after.state is LedgerState.OPEN or after.ledger not in self.writing,
+            "H5 healing closes no ledger",
+            f"ledger {after.ledger}, which is being written, became {after.state}",
+        )
         if before.is_closed:
             self._check_change(before, after)
+            if before == after:
+                self._on_sealed(after)
             return
         finished = len(before.fragments) - 1
         require(
@@ -139,16 +159,16 @@ class PlaceWatch:
     def _check_change(self, before: LedgerMetadata, after: LedgerMetadata) -> None:
         """The record of a closed ledger changes."""
         pairs = [
-            (old, new)
+            (after.ledger, one.first, position, *names)
             for one, other in zip(before.fragments, after.fragments, strict=True)
-            for old, new in zip(one.bookies, other.bookies, strict=True)
-            if old != new
+            for position, names in enumerate(zip(one.bookies, other.bookies, strict=True))
+            if names[0] != names[1]
         ]
-        takers = {new for _, new in pairs}
+        takers = {new for *_, new in pairs}
         text = f"of ledger {after.ledger}: {pairs}"
         require(len(takers) <= 1, "H2 a bookie takes places for itself", text)
-        wrong = [old for old, _ in pairs if not self._is_lost(old)]
-        require(not wrong, "H2 a place is taken from a lost bookie", text)
+        wrong = [each for each in pairs if each not in self._asked]
+        require(not wrong, "H2 a place is taken as it was asked for", text)
         for bookie in takers:
             self._check_taker(bookie, before, after)
 

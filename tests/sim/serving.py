@@ -52,10 +52,12 @@ class Serving:
         self._machine = machine
         self._node = node
         self._workers: list[Collector | Scrubber | Mender] = []
+        self._mender: Mender | None = None
         store = machine.world.store(life)
         if machine.was_repaired or machine.world.heals:
             orders = stored_orders(store, machine.name) if machine.world.heals else None
-            self._workers.append(node.mender(lambda: operator.copies(machine, life), orders))
+            self._mender = node.mender(lambda: operator.copies(machine, life), orders)
+            self._workers.append(self._mender)
         self._scrubber = node.scrubber(lambda: operator.copies(machine, life))
         births = MetadataBirths(store, cluster)
         self._born = BornBookie(node, machine.name, births, node.knows)
@@ -73,6 +75,7 @@ class Serving:
         self._registration = Registration(
             *(store, self.bookie, here, rng, SESSION_SECONDS),
             check_identity=lambda: self._born.check_store(node.highest()),
+            place=self._presence.place,
         )
 
     @property
@@ -83,6 +86,9 @@ class Serving:
             {
                 "damage repaired": self._scrubber.counts.repaired,
                 "ledger dropped": self._collector.counts.ledgers_dropped,
+                "ledger owned again": 0
+                if self._mender is None
+                else self._mender.counts.ledgers_owned,
                 "ledger disowned": 0 if disowner is None else disowner.counts.ledgers,
                 "superfluous copy not proved": 0 if disowner is None else disowner.counts.unproved,
                 "entry log compacted": self._node._engine.compactor.counts.files_removed,

@@ -39,6 +39,18 @@ def wish(world: SimWorld, rng: random.Random) -> Callable[[], None]:
     return lambda: _put(world, bookie, SERVING)
 
 
+def drain(world: SimWorld, bookie: BookieId) -> None:
+    """Wish that a bookie leaves, until `take_drains_back`."""
+    _put(world, bookie, Standing(Wish.DRAIN, since_ms=round(world.clock() * 1000)))
+
+
+def send_away(world: SimWorld, bookie: BookieId, seconds: float) -> None:
+    """Wish that a bookie is away for some seconds."""
+    now = round(world.clock() * 1000)
+    until = now + round(seconds * 1000)
+    _put(world, bookie, Standing(Wish.AWAY, since_ms=now, until_ms=until))
+
+
 def take_drains_back(world: SimWorld) -> None:
     """End every drain: a store that was put back may hold one that was taken back since."""
     for machine in world.bookies:

@@ -1,10 +1,10 @@
-"""Safeguards of bookies that take the places of lost ones."""
+"""Safeguards of auditors, and of bookies that take places and give copies up."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.sim.ablations import healings
+from tests.sim.ablations import brakes, healings, superfluous
 from tests.sim.ablations.patch import Ablation
 
 HEALING: Final = (
@@ -44,5 +44,47 @@ HEALING: Final = (
         "the key of a ledger to be copied is known",
         "healing",
         healings.learn_no_key_of_an_ordered_ledger,
+    ),
+    Ablation("an open ledger waits for its writer", "healing", healings.end_what_is_being_written),
+    Ablation(
+        "copies are given up by the lists of all", "healing", superfluous.believe_the_record_alone
+    ),
+    Ablation(
+        "a bookie without an answer proves nothing",
+        "healing",
+        superfluous.ask_the_bookies_that_answer,
+        "",
+        healings.storms,
+    ),
+    Ablation("only a closed ledger is given up", "healing", superfluous.give_up_what_is_open),
+    Ablation("no proof outruns an order", "healing", superfluous.let_a_proof_outrun_an_order),
+    Ablation(
+        "the id of what is given up is kept", "healing", superfluous.keep_no_id_of_what_is_given_up
+    ),
+    Ablation(
+        "a ledger is owned before its place is taken",
+        "healing",
+        superfluous.take_the_place_of_a_disowned_ledger,
+    ),
+    Ablation(
+        "a ledger is owned again on the disk", "healing", superfluous.own_a_ledger_in_memory_only
+    ),
+    Ablation("a pause and mass loss stop auditors", "healing", brakes.go_on_without_brakes),
+    Ablation("a bookie is lost after a delay", "healing", brakes.begin_at_once),
+    Ablation("a bookie that is away is not missing", "healing", brakes.heed_no_away),
+    Ablation("a bookie that was back begins anew", "healing", brakes.never_begin_anew),
+    Ablation(
+        "a read-only bookie is not lost",
+        "healing",
+        brakes.take_read_only_for_lost,
+        "",
+        brakes.full_disks,
+    ),
+    Ablation(
+        "a slow look counts for the bookie",
+        "healing",
+        brakes.count_from_the_beginning_of_a_look,
+        "a look is seldom long here; `tests/healing/test_brakes.py` has one of an hour",
+        brakes.slow_stores,
     ),
 )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from typing import Any
 
-from quire.entry import LedgerId
+from quire.entry import BookieId, LedgerId
 from quire.errors import UnreadableError
-from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.metadata import LedgerMetadata, LedgerState
 from quire.repair import copies as copies_module
 from quire.repair.assignments import adopted
 from quire.repair.copies import PeerCopies
+from quire.repair.healing import Healing
 from quire.repair.holdings import owed_by
+from quire.repair.plan import Plan
 from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.maintenance.replicas_port import Copies, Owed, Stretch
 from quire.storage.maintenance.self_repair import Mender
@@ -118,6 +121,28 @@ def enter_the_record_before_the_fence_is_durable() -> list[Patch]:
         return True
 
     return [(Mender, "_take_places", hasty)]
+
+
+def end_what_is_being_written() -> list[Patch]:
+    """As BookKeeper's replicator does: an open ledger of a lost bookie is recovered."""
+    look = Healing._look
+
+    async def impatient(
+        self: Healing,
+        plan: Plan,
+        ledger: LedgerId,
+        gone: Collection[BookieId],
+        *args: Any,
+        **kw: Any,
+    ) -> None:
+        await look(self, plan, ledger, gone, *args, **kw)
+        if ledger in plan.open_ledgers:
+            found = await self._records.read(ledger)
+            if found.metadata.state is LedgerState.OPEN:
+                ending = found.metadata.with_state(LedgerState.IN_RECOVERY)
+                await self._records.change(ending, found.version)
+
+    return [(Healing, "_look", impatient)]
 
 
 def leave_an_ordered_ledger_unfenced() -> list[Patch]:
