@@ -11,8 +11,8 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 
-from tests.drills.drills import DRILLS, Drill, Proof
-from tests.drills.scene import DrillError
+from tests.drills.drills import DRILLS, Drill
+from tests.drills.scene import DrillError, Proof
 
 
 def promise(drill: Drill) -> str:

@@ -10,25 +10,18 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from quire.labels import Labels
 from quire.metastore import open_store
 from quire.repair.healing import open_healing
-from tests.drills.scene import DrillError, Scene, check, scene
+from tests.drills.auditor_drills import paused, returned, silenced
+from tests.drills.scene import DrillError, Proof, Scene, check, scene
 from tests.support.command import started
 
 LEDGERS: Final = 300
 RACKS: Final = [Labels(rack=f"r{number}") for number in range(3)]
 HOSTS: Final = [Labels(host=f"h{number}") for number in range(3)]
-
-
-class Proof(NamedTuple):
-    """What a drill found."""
-
-    text: str
-    bytes: int = 0
-    """Payload that was acknowledged meanwhile, and read back or compared."""
 
 
 async def lost() -> Proof:
@@ -220,5 +213,8 @@ Drill = Callable[[], Awaitable[Proof]]
 
 DRILLS: Final[dict[str, Drill]] = {
     each.__name__: each
-    for each in (lost, stopped, closed, shown, drained, refused, rolled, away, racks, hosts)
+    for each in (
+        *(lost, stopped, closed, shown, drained, refused, rolled, away, racks, hosts),
+        *(returned, paused, silenced),
+    )
 }

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from quire import connect
 from quire.client import Client
@@ -28,6 +28,14 @@ WAIT_SECONDS_MAX: Final = 60.0
 
 class DrillError(Exception):
     """A drill did not find what it proves."""
+
+
+class Proof(NamedTuple):
+    """What a drill found."""
+
+    text: str
+    bytes: int = 0
+    """Payload that was acknowledged meanwhile, and read back or compared."""
 
 
 def check(holds: bool, otherwise: object) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.drills.__main__ import play, promise
-from tests.drills.drills import DRILLS, Proof
-from tests.drills.scene import check
+from tests.drills.drills import DRILLS
+from tests.drills.scene import Proof, check
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "drills.md").read_text(encoding="utf-8")
 
