@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pyspark
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +12,9 @@ from pyspark.sql import functions as sql
 
 import quire.sync
 from tests.spark.segments import append_in_segments
+
+KEEPS_PLANS = not pyspark.__version__.startswith("4.0.")
+"""Spark 4.0 plans a data frame again for every action."""
 
 ROLLED = 50
 """Entries of a segment."""
@@ -54,8 +58,8 @@ def test_reading_never_disturbs_the_writer(spark: SparkSession, cluster: str) ->
         frame = load(spark, cluster, "live")
         assert frame.count() == 10
         leader.append(b"after")
-        assert frame.count() == 10, "a data frame is a snapshot"
         wait_until_visible(cluster, "live", 11)
+        assert frame.count() == (10 if KEEPS_PLANS else 11), "a data frame is a snapshot"
         assert load(spark, cluster, "live").count() == 11
 
 
