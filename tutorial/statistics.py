@@ -6,7 +6,7 @@
 Read it as a notebook: every step is a few lines that can be pasted into a PySpark shell, after
 
     import quire.spark
-    spark.dataSource.register(quire.spark.LogDataSource)
+    quire.spark.register(spark)
 """
 
 from __future__ import annotations

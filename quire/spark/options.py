@@ -5,8 +5,8 @@ Spark hands over option names in lower case and values as text. Pure: no clock a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeVar
@@ -50,7 +50,7 @@ _ENDS: Final = ("toPosition", "toOffset", "toTime")
 _STREAM: Final = ("maxRecordsPerTrigger", "cursor")
 _WRITE: Final = (
     "cluster", "log", "password", "keyFile", "job", "sequence", "after", "compression", "ensemble",
-    "writeQuorum", "ackQuorum", "checkpointLocation", "path",
+    "writeQuorum", "ackQuorum", "checkpointLocation", "path", "columns",
 )  # fmt: skip
 
 
@@ -129,6 +129,19 @@ class ReadOptions:
             key_file=given.get("keyFile", str, None),
         )
 
+    def with_columns(self, names: Sequence[str]) -> ReadOptions:
+        """Return the options with the columns of a schema that the reader was given.
+
+        Raises `ConfigurationError` for a column that does not exist.
+        """
+        known = _schema_of(self.ledger)
+        for name in names:
+            if name not in known:
+                raise ConfigurationError(
+                    f"the schema has a column {name!r}: choose from {', '.join(known)}"
+                )
+        return replace(self, columns=tuple(names))
+
     def select(self, names: Iterable[str]) -> list[str]:
         """Return which of a cluster's logs are meant; a name without a pattern always is."""
         existing = sorted(names)
@@ -165,6 +178,7 @@ class WriteOptions:
             given.get("ackQuorum", _positive, usual.ack_quorum),
         )
         given.required("log")
+        given.get("columns", _only_payload, None)
         return cls(
             cluster=given.required("cluster"),
             log=given.get("log", _one_name, ""),
@@ -266,6 +280,12 @@ def _one_name(text: str) -> str:
     if is_pattern(text):
         raise ValueError("a write goes to one log, named without a pattern or blanks around it")
     return text
+
+
+def _only_payload(text: str) -> Any:
+    """A view that SQL inserts into has the options of a read."""
+    if _names(text) != ("payload",):
+        raise ValueError("a view that takes records has columns 'payload'")
 
 
 def _natural(text: str) -> Any:

@@ -29,7 +29,7 @@ class LogDataSource(DataSource):
         return read_schema(dict(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = ReadOptions.parse(dict(self.options))
+        options = ReadOptions.parse(dict(self.options)).with_columns(schema.fieldNames())
         if options.ledger is not None:
             return LedgerBatchReader(options)
         return LogBatchReader(options)
@@ -51,4 +51,5 @@ class LogDataSource(DataSource):
         return options
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return LogStreamReader(ReadOptions.parse(dict(self.options), streaming=True))
+        options = ReadOptions.parse(dict(self.options), streaming=True)
+        return LogStreamReader(options.with_columns(schema.fieldNames()))

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from quire.spark import LogDataSource
 from quire.sync import SyncLocalCluster
 from tests.support.java import BRISK, java_home
 
@@ -61,7 +60,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         # an event loop's, which is installed only in the place of the default one.
         signal.signal(signal.SIGINT, on_interrupt)
         session.sparkContext.setLogLevel("ERROR")
-        session.dataSource.register(LogDataSource)
         yield session
         session.stop()
         os.environ.pop("PYSPARK_GATEWAY_PORT", None)

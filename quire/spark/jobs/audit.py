@@ -35,6 +35,7 @@ from quire.errors import (
 from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.reading.span import Span
 from quire.spark.clients import worker_client, worker_keyring
+from quire.spark.jobs.workers import cores_of, run_in_workers
 from quire.spark.options import ReadOptions
 from quire.sync import SyncClient
 
@@ -145,13 +146,12 @@ def _read(
     pieces: Sequence[Span],
     on_progress: Callable[[int, int], None],
 ) -> list[PieceAudit]:
-    context = spark.sparkContext
     work = partial(audit_piece, options.cluster, options.password, options.key_file)
-    step = PIECES_PER_CORE * context.defaultParallelism
+    step = PIECES_PER_CORE * cores_of(spark)
     found: list[PieceAudit] = []
     for start in range(0, len(pieces), step):
         chunk = pieces[start : start + step]
-        for piece in context.parallelize(chunk, len(chunk)).map(work).collect():
+        for piece in run_in_workers(spark, work, chunk):
             if isinstance(piece, QuireError):
                 raise piece
             found.append(piece)

@@ -19,6 +19,7 @@ from quire.log.manifest.cold_files import ColdFile
 from quire.log.manifest.manifest import Segment
 from quire.spark.clients import worker_client
 from quire.spark.jobs.copy import Place
+from quire.spark.jobs.workers import cores_of, run_in_workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,12 @@ def offload_log(
         work = client._logs.offload(log.log)
         tier, segments = work.begin(target)
         task = partial(offload_segment, log.cluster, log.log, password, tier)
-        context = spark.sparkContext
-        step = context.defaultParallelism
+        step = cores_of(spark)
         named: dict[int, ColdFile] = {}
         failures: list[QuireError] = []
         for start in range(0, len(segments), step):
             chunk = segments[start : start + step]
-            found = context.parallelize(chunk, len(chunk)).map(task).collect()
+            found = run_in_workers(spark, task, chunk)
             files = {number: file for number, file in found if isinstance(file, ColdFile)}
             work.commit(files)
             now = work.find([number for number, _ in found])

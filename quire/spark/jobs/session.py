@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from quire.spark.source import LogDataSource
+from quire.spark.registration import register
 
 SILENCE_SECONDS_MAX: Final = 2.0
 """How long `silence_java` waits for an answer of Java's."""
@@ -72,5 +72,5 @@ def local_session(name: str, master: str | None = None) -> SparkSession:
         elsewhere.submit(SparkContext.getOrCreate, conf).result()
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    session.dataSource.register(LogDataSource)
+    register(session)
     return session
