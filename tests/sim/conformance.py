@@ -21,6 +21,7 @@ from quire.ledger.metadata import LedgerMetadata
 from quire.metastore.layout import LEDGERS
 from quire.observer import Observer, RecoveryObserver, Source
 from tests.sim.history import Violation
+from tests.sim.watch import decoded
 from tests.spec.events import RECORDS, SOURCES, Event, Kind, Shape
 from tests.spec.trace import judge
 
@@ -69,7 +70,7 @@ class Conformance:
             if ledger in self._shapes:
                 self.add(ledger, Event(Kind.DELETED))
         elif value:
-            self._recorded(LedgerMetadata.decode(path, value), version)
+            self._recorded(decoded(path, value), version)
 
     def _recorded(self, metadata: LedgerMetadata, version: int) -> None:
         quorums = metadata.replication

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from quire.bookie import LedgerTail, read_denial
@@ -31,6 +32,12 @@ from tests.sim.history import Violation, require
 from tests.sim.process import Incarnation
 
 Report = Callable[[Violation], None]
+
+
+@lru_cache(maxsize=16)
+def decoded(path: str, value: bytes) -> LedgerMetadata:
+    """Return the record of a ledger, decoded once for all listeners of the tree."""
+    return LedgerMetadata.decode(path, value)
 
 
 class _LedgerAtBookie:
@@ -353,7 +360,7 @@ class MetadataWatch:
                     self._gone[ledger] = gone
                 self.confirmed.pop(ledger, None)
             elif value:
-                self._check(LedgerMetadata.decode(path, value))
+                self._check(decoded(path, value))
         except Violation as violation:
             self._report(violation)
 

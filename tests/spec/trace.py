@@ -83,6 +83,7 @@ class Behaviour:
         self._shape = shape
         self._cover = shape.write_quorum - shape.ack_quorum + 1
         self._last = last
+        self._write_sets: dict[tuple[tuple[str, ...], int], list[str]] = {}
         self._record = "NONE"
         self._version = NOTHING
         self._may_be_gone = False
@@ -156,7 +157,12 @@ class Behaviour:
     def _write_set(self, fragments: Fragments, entry: int) -> list[str]:
         ensemble = next(each for first, each in reversed(fragments) if first <= entry)
         size = self._shape.ensemble
-        return [ensemble[(entry + i) % size] for i in range(self._shape.write_quorum)]
+        place = (ensemble, entry % size)
+        found = self._write_sets.get(place)
+        if found is None:
+            found = [ensemble[(entry + i) % size] for i in range(self._shape.write_quorum)]
+            self._write_sets[place] = found
+        return found
 
     # -- the record --------------------------------------------------------------------------------
 
@@ -251,13 +257,15 @@ class Behaviour:
     def _add(self, event: Event) -> None:
         bookie, entries = event.bookie, event.entries
         copies = {(bookie, entry) for entry in entries}
-        _need(copies <= self._sent, f"W4: {event} was sent where no record points")
-        is_open = bookie not in self._fenced or copies <= self._added
-        _need(is_open, f"B6: {event} was accepted after a fence")
+        if not copies <= self._sent:
+            raise RefusedError(f"W4: {event} was sent where no record points")
+        if bookie in self._fenced and not copies <= self._added:
+            raise RefusedError(f"B6: {event} was accepted after a fence")
         _need(bookie not in self._retired, "B11: entries of a retired ledger were accepted")
         self._is_answered = True
         self._added |= copies
-        self._hold(event)
+        self._held |= copies
+        self._known.update(entries)
 
     def _hold(self, event: Event) -> None:
         self._held.update((event.bookie, entry) for entry in event.entries)
