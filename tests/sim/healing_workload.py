@@ -398,7 +398,7 @@ class HealingWorkload:
                 await client.insist(partial(client.catalog.open, ledger))
             await self._heal_all(client)
             await self._take_turns(client)
-            await lights_out(world)
+            await self._put_lights_out(client)
             await self._settled()
             for ledger in sorted(world.metadata_watch.current):
                 payloads[ledger] = await self._insist_to_read(client, ledger)
@@ -418,8 +418,9 @@ class HealingWorkload:
                 client.trouble = error
                 await asyncio.sleep(0.1)
 
-    async def _heal_all(self, client: ClientMachine) -> None:
-        while not await client.insist(partial(self._heal_once, client)):  # noqa: ASYNC110
+    async def _heal_all(self, client: ClientMachine, *, finds_holes: bool = True) -> None:
+        heal_once = partial(self._heal_once, client, finds_holes)
+        while not await client.insist(heal_once):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
     async def _take_turns(self, client: ClientMachine) -> None:
@@ -444,12 +445,22 @@ class HealingWorkload:
         ):
             await asyncio.sleep(0.1)
 
-    async def _heal_once(self, client: ClientMachine) -> bool:
+    async def _put_lights_out(self, client: ClientMachine) -> None:
+        """Cut the power, perhaps. A bookie that does not start again, for it finds damage that no
+        request met before, is lost: its places go to others. Holes of the rest stay to be seen.
+        """
+        lost = self._lost()
+        await lights_out(self.world)
+        if self._lost() != lost:
+            self.world.note_fault("bookie lost in the dark")
+            await self._heal_all(client, finds_holes=False)
+
+    async def _heal_once(self, client: ClientMachine, finds_holes: bool) -> bool:
         """Heal, as an operator does that begins again; tell whether nothing was left to do."""
         if self._missed(client, {each.name for each in self.world.bookies}):
             return False  # a bookie that is not seen is asked for no list
         healing, lost = self._healing(client), self._missed(client, self._lost())
-        plan = await healing.plan(lost, finds_holes=True)
+        plan = await healing.plan(lost, finds_holes=finds_holes)
         if not plan.assignments and not plan.leaves_something:
             return len(lost) == len(self._lost())
         self.world.say(client.name, f"plans {plan}")
