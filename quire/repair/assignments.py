@@ -23,6 +23,7 @@ from quire.entry import BookieId, LedgerId
 from quire.errors import CorruptRecordError, InvalidRequestError
 from quire.fields import NOTHING, Unknown, joined_row, split_row
 from quire.labels import Labels
+from quire.ledger.domains import spread
 from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.metastore.layout import check_bookie
 from quire.metastore.record import RecordFormat
@@ -128,6 +129,8 @@ def adopted(metadata: LedgerMetadata, replicas: Sequence[Replica]) -> LedgerMeta
     H3 of docs/protocol.md).
 
     An open ledger stays as it is: its writer, or a recovery, still decides its last fragment.
+    A place stays where it is if its write sets would else lose a domain that acks count: two
+    processes that ask for places of one ledger each know nothing of the other's.
     """
     if not metadata.is_closed:
         return metadata
@@ -137,5 +140,27 @@ def adopted(metadata: LedgerMetadata, replicas: Sequence[Replica]) -> LedgerMeta
         if fragment is None or each.position >= len(fragment.bookies):
             continue
         if fragment.bookies[each.position] == each.old and each.new not in fragment.bookies:
-            value = value.with_replica(each.first, each.position, each.new, each.labels)
+            changed = value.with_replica(each.first, each.position, each.new, each.labels)
+            if _keeps_domains(value, fragment.labels, changed.fragment_of(each.first).labels):
+                value = changed
     return value
+
+
+def _keeps_domains(
+    metadata: LedgerMetadata, before: Sequence[Labels], after: Sequence[Labels]
+) -> bool:
+    """Tell whether no write set falls below the domains that acks need, or farther below.
+    A bookie without a label may be anywhere: it is in no domain.
+    """
+    if metadata.placement.durable is None:
+        return True
+    level, needed = metadata.placement.durable
+    for start in range(metadata.replication.ensemble):
+        had, has = (
+            spread((labels[at] for at in positions if labels[at].names(level)), level)
+            for positions in [metadata.replication.write_set(start)]
+            for labels in (before, after)
+        )
+        if has < min(had, needed):
+            return False
+    return True

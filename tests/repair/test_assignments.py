@@ -9,6 +9,8 @@ import pytest
 
 from quire.entry import DigestKind
 from quire.errors import CorruptRecordError, InvalidRequestError
+from quire.labels import Labels
+from quire.ledger.domains import Placement, Spread
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.ledger.quorum import Replication
 from quire.metastore.layout import moves_path
@@ -105,6 +107,49 @@ def test_an_open_ledger_stays_as_it_is(state: LedgerState) -> None:
 )
 def test_what_does_not_fit_is_left(replica: Replica) -> None:
     assert adopted(ledger(), [replica]) == ledger()
+
+
+def zoned(*zones: str) -> LedgerMetadata:
+    """A ledger with acks in two zones, and where its three bookies are."""
+    fragment = Fragment(0, ("a", "b", "c"), tuple(map(zone, zones)))
+    return LedgerMetadata(
+        *(7, Replication(3, 3, 2), DigestKind.CRC32C, "", (fragment,), LedgerState.CLOSED, 39, 100),
+        placement=Placement(durable=Spread("zone", 2)),
+    )
+
+
+def zone(name: str) -> Labels:
+    return Labels(zone=name)
+
+
+def test_moves_that_were_planned_apart_leave_the_domains_that_acks_count() -> None:
+    """Three auditors at once: the move of each keeps two zones, and all together would not."""
+    before = value = zoned("z1", "z2", "z2")
+    moves = [Replica(0, at, "abc"[at], "pqr"[at], zone("z3")) for at in range(3)]
+    assert all(adopted(before, [each]) != before for each in moves)
+    for each in moves:
+        value = adopted(value, [each])
+    assert value.last_fragment.bookies == ("p", "q", "c")
+
+
+@pytest.mark.parametrize(
+    ("zones", "new", "fits"),
+    [
+        (("z1", "z2", "z2"), "z2", False),
+        (("z1", "z2", "z2"), "", False),
+        (("z1", "z2", "z2"), "z3", True),
+        (("z2", "z2", "z2"), "z2", True),
+        (("", "z2", "z2"), "", True),
+        (("z3", "z1", "z2"), "z1", True),
+    ],
+    ids=["one zone", "no label", "another zone", "was no better", "had no label", "two are left"],
+)
+def test_a_place_keeps_as_many_domains_as_acks_count(
+    zones: tuple[str, ...], new: str, fits: bool
+) -> None:
+    before = zoned(*zones)
+    after = adopted(before, [Replica(0, 0, "a", "new", zone(new))])
+    assert (after != before) is fits
 
 
 def test_any_order_of_any_moves_leaves_every_fragment_with_different_bookies() -> None:
