@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 TESTS: Final = Path(__file__).resolve().parent
 
+NO_CONFIGURATION: Final = "no-configuration"
+
 MARKS: Final = {
     "spark": ("spark",),
     "java": ("acceptance", "tutorial", "cluster/test_disaster.py", "cluster/zookeeper"),
@@ -91,8 +93,9 @@ as slow (tests/support/seeds.py).
 # As quire does it, for those tests that import gRPC before quire.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-# The tests do not read the configuration file of their user.
-os.environ["XDG_CONFIG_HOME"] = str(TESTS / "no-configuration")
+# The tests do not read the configuration file of their user. Nothing makes the directory: a test
+# of the structure fails when a program wrote its settings there.
+os.environ["XDG_CONFIG_HOME"] = str(TESTS / NO_CONFIGURATION)
 
 settings.register_profile("quire", deadline=None, print_blob=True)
 settings.register_profile("quick", settings.get_profile("quire"), max_examples=25)

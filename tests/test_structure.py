@@ -7,6 +7,7 @@ code stands in the right room, not how to widen the table.
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -274,6 +275,12 @@ def test_a_label_names_one_rule() -> None:
                 continue
             assert label[0] not in published, f"{name}: docs/protocol.md uses the letter of {label}"
             assert own.setdefault(label, name) == name, f"{label} is in {own[label]} and {name}"
+
+
+def test_no_program_leaves_its_settings_in_the_repository() -> None:
+    """The tests name a directory that nothing makes; a browser once wrote into it."""
+    left = Path(os.environ["XDG_CONFIG_HOME"])
+    assert not left.exists(), f"a program that a test started wrote into {left}: remove it"
 
 
 def test_every_module_says_what_it_is() -> None:

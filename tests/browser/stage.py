@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -145,9 +147,12 @@ def browser() -> Iterator[Browser]:
     ):
         options.add_argument(f"--{each}")
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    driver = webdriver.Chrome(options, Service(driver_program))
-    try:
-        driver.set_page_load_timeout(30)
-        yield Browser(driver)
-    finally:
-        driver.quit()
+    with tempfile.TemporaryDirectory(prefix="quire-browser-", ignore_cleanup_errors=True) as home:
+        # A browser writes where its user's settings are; here that would be the repository.
+        service = Service(driver_program, env={**os.environ, "XDG_CONFIG_HOME": home})
+        driver = webdriver.Chrome(options, service)
+        try:
+            driver.set_page_load_timeout(30)
+            yield Browser(driver)
+        finally:
+            driver.quit()
