@@ -289,11 +289,11 @@ async def run_drill(
 ) -> Report:
     """Run a drill, with its history in a directory."""
     async with _stage(history, size, rounds, seed, mode) as stage:
-        await DRILLS[name](stage)
         wrong = []
         try:
+            await DRILLS[name](stage)
             await stage.workers.caught_up()
-        except RuntimeError as error:  # the judges say what is lost
+        except RuntimeError as error:  # the judges say what is lost, also of a drill that stalls
             wrong.append(str(error))
         await stage.workers.end()
         try:
