@@ -50,15 +50,25 @@ class ReadOnlyBookieError(RetryError):
 
 
 class NotEnoughBookiesError(RetryError):
-    """Too few writable bookies to form or mend an ensemble."""
+    """Too few writable bookies to form or mend an ensemble.
 
-    def __init__(self, needed: int, available: int) -> None:
+    `unwritable` are bookies that were seen and take no new entries now: they are down, away, or
+    short of space.
+    """
+
+    def __init__(self, needed: int, available: int, unwritable: int = 0) -> None:
+        others = (
+            f" ({unwritable} more take no new entries: `quire cluster health` says why)"
+            if unwritable
+            else ""
+        )
         super().__init__(
-            f"{needed} writable bookies are needed, {available} can be used: "
+            f"{needed} writable bookies are needed, {available} can be used{others}: "
             "start more bookies or ask for a smaller ensemble"
         )
         self.needed = needed
         self.available = available
+        self.unwritable = unwritable
 
 
 class UnreadableError(RetryError):

@@ -44,7 +44,8 @@ def choose_ensemble(
 ) -> tuple[Candidate, ...]:
     """Return a new ensemble by position.
 
-    `known` are places of bookies that are not candidates now: an error names the missing ones.
+    `known` are the places of all bookies ever seen: an error counts those that are not
+    candidates now, and names the missing places.
 
     Raises `NotEnoughBookiesError` when there are fewer candidates than positions, and
     `NotEnoughDomainsError` when no choice spreads as the policy requires.
@@ -53,7 +54,8 @@ def choose_ensemble(
     pool = _drawn(rng, offered, placement)
     seats: list[Candidate | None] = [None] * replication.ensemble
     if len({each.bookie for each in offered}) < replication.ensemble:
-        raise NotEnoughBookiesError(replication.ensemble, len(offered))
+        unwritable = max(0, len(list(known)) - len(offered))
+        raise NotEnoughBookiesError(replication.ensemble, len(offered), unwritable)
     needs = placement.needs()
     found = arrange(replication, seats, pool, needs)
     if found is None:

@@ -115,6 +115,9 @@ def test_a_read_only_bookie_gets_no_ledger() -> None:
             writer = await cluster.catalog.create(Replication(2, 2, 2))
             assert "full" not in writer._metadata.last_fragment.bookies
             await writer.close()
+        with pytest.raises(NotEnoughBookiesError, match=r"2 can be used \(1 more take") as caught:
+            await cluster.catalog.create(Replication(3, 3, 2))
+        assert (caught.value.available, caught.value.unwritable) == (2, 1)
 
     scenario(2, body)
 

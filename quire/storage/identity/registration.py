@@ -187,7 +187,7 @@ class Registration:
         else:
             _log.warning(
                 "bookie %s takes no new entries: its disk is nearly full or does not answer, or an "
-                "operator set it away or drains it (%.1f of %.1f GB free)",
+                "operator set it away or drains it (%.3g of %.3g GB free)",
                 self._bookie_id,
                 info.disk_free_bytes / 1e9,
                 info.disk_total_bytes / 1e9,
