@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,12 @@ class Ablation:
     """Why nothing needs to notice, for a safeguard that others cover."""
     adjust: Callable[[FaultMix], None] | None = None
     """Turns every seed's mix towards what this safeguard is for."""
+
+    @property
+    def test(self) -> str:
+        """The file of tests that the note names: without the safeguard one of them must fail."""
+        found = re.search(r"tests/[\w/]+\.py", self.note)
+        return found[0] if found else ""
 
     @contextmanager
     def removed(self) -> Iterator[None]:
