@@ -86,7 +86,7 @@ def _lines(summary: Summary, now: int) -> dict[str, object]:
         "seen": f"{duration(summary.age_seconds(now))} ago by {summary.by}, epoch {summary.epoch}",
         "ledgers": f"{summary.indexed} of {summary.ledgers} known",
         "lost": ", ".join(summary.lost) or "none",
-        "asked": f"{summary.count(Count.ASKED)} copies",
+        "asked": _asked(summary, now),
     }
     for kind, words in WORDS.items():
         if count := summary.count(kind):
@@ -94,6 +94,13 @@ def _lines(summary: Summary, now: int) -> dict[str, object]:
     if summary.worst:
         lines["worst"] = ", ".join(map(str, summary.worst))
     return lines
+
+
+def _asked(summary: Summary, now: int) -> str:
+    text = f"{summary.count(Count.ASKED)} copies"
+    if not summary.oldest_ms:
+        return text
+    return f"{text}, the oldest for {duration(max(0, now - summary.oldest_ms) / 1000)}"
 
 
 def _print_switch(switch: Switch, now: int) -> None:

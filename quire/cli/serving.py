@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -229,6 +230,7 @@ async def _serve(
     tls: Contexts | None,
     beside: TlsPorts | None,
 ) -> None:
+    from quire.healing.figures import read_figures
     from quire.repair.copies import open_copies
     from quire.repair.orders import stored_orders
     from quire.repair.superfluous import superfluous_copies
@@ -269,6 +271,7 @@ async def _serve(
             auditor=auditor and partial(auditor, connect=link),
             doorkeeper=guarding,
             metrics=metrics,
+            healing=partial(read_figures, clock=time.time),
             labels=labels,
             options=options,
             limits=limits,

@@ -33,6 +33,7 @@ from quire.healing.state import BookieFacts
 from quire.healing.summary import Count, State, Summary, sum_up
 from quire.healing.survey import Survey
 from quire.healing.switch import Switch, read_switch
+from quire.healing.tally import Tally, by_state
 from quire.healing.urgency import Job, Work, work_of
 from quire.labels import NOWHERE, Labels
 from quire.ledger.domains import Candidate
@@ -117,7 +118,8 @@ class Audit:
         self._clock = clock
         self._rng = rng
         self.survey: Final = Survey(records)
-        self.requests: Final = Requests(store, records)
+        self.tally: Final = Tally()
+        self.requests: Final = Requests(store, records, self.tally)
         self.holes: Final = Holes(self.survey, bookies, self.requests, request_timeout)
         self._silence = Silence(delay)
         self._brakes = Brakes()
@@ -153,6 +155,8 @@ class Audit:
             seconds = 0.0 if view is None else now - view.at
             self.holes.check(await self.survey.look(seconds, ended))
             self._view = view = await self._look(now, switch, names)
+            self.tally.rounds += 1
+            self.tally.round_ms = round((self._now() - now) * 1000)
         else:
             for ledger in sorted(ended):
                 await self.survey.read(ledger)
@@ -187,6 +191,7 @@ class Audit:
         facts += [BookieFacts(each) for each in index.bookies() if each not in known]
         now_ms, holds = round(self._clock() * 1000), index.names_closed
         missing = self._silence.look(facts, now_ms, now, self._now(), holds)
+        self.tally.look(self._view.missing if self._view else Missing(), missing, facts)
         brake = self._brakes.brake(facts, missing, switch, now_ms, now, holds)
         leaving = {
             each.bookie for each in facts if each.registered and each.standing.wish is Wish.DRAIN
@@ -324,12 +329,16 @@ class Audit:
             state = State.MOVING
         else:
             state = State.STUCK if self._unplaced else State.IDLE
+        now_ms, oldest = round(self._clock() * 1000), self.requests.oldest_seconds()
         return sum_up(
             Summary(
-                *(round(self._clock() * 1000), self._name, self._epoch, state, why),
+                *(now_ms, self._name, self._epoch, state, why),
                 ledgers=self.survey.total,
                 indexed=len(self.survey.index),
                 lost=tuple(sorted(view.missing.lost)),
+                totals=self.tally.fields(),
+                bookies=by_state(view.facts, view.missing, now_ms),
+                oldest_ms=0 if oldest is None else now_ms - round(oldest * 1000),
             ),
             self._work,
             sorted(self.holes.bare),

@@ -6,11 +6,13 @@ when it is done. This view is as old as the last `read`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from quire.entry import BookieId, LedgerId
 from quire.errors import CorruptRecordError, InvalidRequestError
+from quire.healing.tally import Tally
 from quire.ledger.metadata import Replica
 from quire.ledger.records import LedgerRecords
 from quire.metastore.layout import MOVES
@@ -25,9 +27,12 @@ _log = logging.getLogger(__name__)
 class Requests:
     """See the module."""
 
-    def __init__(self, store: MetadataStore, records: LedgerRecords) -> None:
+    def __init__(self, store: MetadataStore, records: LedgerRecords, tally: Tally) -> None:
         self._store = store
         self._records = records
+        self._tally = tally
+        self._since: dict[tuple[BookieId, LedgerId], float] = {}
+        """When each open request was first seen, by the clock of the loop."""
         self._by_bookie: dict[BookieId, Assignments] = {}
         self._damaged: set[BookieId] = set()
 
@@ -50,18 +55,36 @@ class Requests:
                 self._damaged.add(name)
                 _log.warning("requests for copies cannot be read: %s", error)
         self._by_bookie = found
-        return {ledger for _, ledger in before - self._pairs()}
+        ended = before - self._pairs()
+        self._tally.requests_ended += len(ended)
+        self._note()
+        return {ledger for _, ledger in ended}
+
+    def oldest_seconds(self) -> float | None:
+        """Return for how long the oldest open request has been seen; None without a request."""
+        now = asyncio.get_running_loop().time()
+        return None if not self._since else now - min(self._since.values())
+
+    def _note(self) -> None:
+        """Count requests that were not seen before, and note when they were first seen."""
+        now, pairs = asyncio.get_running_loop().time(), self._pairs()
+        self._tally.requests += len(pairs.difference(self._since))
+        self._since = {each: self._since.get(each, now) for each in pairs}
 
     async def withdraw(self, bookies: Iterable[BookieId]) -> None:
         """Take back what some bookies were asked for, because they are lost."""
         for bookie in sorted(bookies):
             if bookie in self._by_bookie and self._by_bookie[bookie].open:
+                withdrawn = len(self._by_bookie[bookie].open)
                 self._by_bookie[bookie] = await self._orders(bookie).clear()
+                self._tally.requests_withdrawn += withdrawn
+        self._note()
 
     async def add(self, plan: Plan) -> None:
         """Ask for the copies of a plan, as far as bookies have room for requests."""
         for bookie, wanted in sorted(plan.wanted.items()):
             self._by_bookie[bookie] = await self._orders(bookie).add(wanted)
+        self._note()
 
     def room(self, bookie: BookieId, wanted: Mapping[BookieId, Sequence[Assignment]]) -> int:
         """Return how many more requests a bookie takes, if it gets those wanted."""

@@ -27,6 +27,7 @@ FORMAT: Final = RecordFormat(
     "healing-summary",
     frozenset(
         {"at_ms", "by", "epoch", "state", "why", "ledgers", "indexed", "lost", "counts", "worst"}
+        | {"totals", "bookies", "oldest_ms"}
     ),
 )
 
@@ -93,6 +94,12 @@ class Summary:
     """By `Count`; a later program may count more."""
     worst: tuple[LedgerId, ...] = ()
     """Some ledgers that need copies, the most urgent first."""
+    totals: Mapping[str, int] = field(default_factory=dict)
+    """What the auditor counted since it was elected, by the fields of `Tally`."""
+    bookies: Mapping[str, int] = field(default_factory=dict)
+    """How many bookies there are, by state."""
+    oldest_ms: int = 0
+    """When the auditor first saw the oldest open request; 0 without one."""
 
     def count(self, kind: Count) -> int:
         """Return how many there are of a kind."""
@@ -113,7 +120,11 @@ class Summary:
         return (self.by, self.epoch, *self._said()) == (other.by, other.epoch, *other._said())
 
     def _said(self) -> tuple[object, ...]:
-        return (self.state, self.why, self.ledgers, self.lost, dict(self.counts), self.worst)
+        bookies = {state: count for state, count in self.bookies.items() if count}
+        return (
+            *(self.state, self.why, self.ledgers, self.lost, dict(self.counts), self.worst),
+            bookies,
+        )
 
     def encode(self) -> bytes:
         """Return the record."""
@@ -132,6 +143,9 @@ class Summary:
             "lost": list(self.lost),
             "counts": dict(self.counts),
             "worst": list(self.worst),
+            "totals": dict(self.totals),
+            "bookies": dict(self.bookies),
+            "oldest_ms": self.oldest_ms,
         }
 
     @classmethod
@@ -139,7 +153,6 @@ class Summary:
         """Return the value of a record read at `path`. Raises `CorruptRecordError`."""
         body = FORMAT.decode(path, data).body
         try:
-            counts = {_text(key): _number(value) for key, value in dict(body["counts"]).items()}
             return cls(
                 _number(body["at_ms"]),
                 _text(body["by"]),
@@ -149,8 +162,12 @@ class Summary:
                 _number(body["ledgers"]),
                 _number(body["indexed"]),
                 tuple(map(_text, _rows(body["lost"]))),
-                counts,
+                _counts(body["counts"]),
                 tuple(map(_number, _rows(body["worst"]))),
+                # An auditor of an older program did not tell of these.
+                _counts(body.get("totals", {})),
+                _counts(body.get("bookies", {})),
+                _number(body.get("oldest_ms", 0)),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptRecordError(path, f"{type(error).__name__}: {error}") from error
@@ -186,6 +203,12 @@ def _number(value: object) -> int:
     if type(value) is not int:
         raise TypeError(f"{value!r} is not an integer")
     return value
+
+
+def _counts(value: object) -> dict[str, int]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is not an object")
+    return {_text(key): _number(count) for key, count in value.items()}
 
 
 def _rows(value: object) -> list[object]:

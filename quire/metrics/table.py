@@ -23,9 +23,10 @@ class Kind(StrEnum):
 
 
 class Owner(StrEnum):
-    """The program that shows a metric."""
+    """The program that shows a metric. Every bookie shows those of healing."""
 
     BOOKIE = "bookie"
+    HEALING = "healing"
     CLIENT = "client"
     GATEWAY = "gateway"
 
@@ -164,6 +165,8 @@ _COUNTERS: Final = _bookie(
         "mending_ledgers_cleared_total": "ledgers that are whole again",
         "mending_ledgers_ordered_total": "ledgers that it was asked to take copies of",
         "mending_ledgers_owned_total": "ledgers that had been given up and are held again",
+        "mending_places_taken_total": "places of other bookies that are its own now, in the "
+        "records of ledgers",
         "mending_entries_total": "entries that were fetched",
         "mending_bytes_total": "their bytes",
         "mending_failures_total": "attempts at a ledger that failed",
@@ -282,7 +285,62 @@ _GATEWAY: Final = (
     ),
 )
 
-METRICS: Final = (*_STATE, *_REQUESTS, *_COUNTERS, *_CLIENT, *_GATEWAY)
+_HEALING: Final = (
+    *_rows(
+        *(Owner.HEALING, Kind.GAUGE),
+        {
+            "quire_healing_summary_age_seconds": "the age of the auditor's last report; infinite "
+            "before the first, and the auditor's other figures are missing then",
+            "quire_healing_paused": "1 while an operator's pause holds",
+            "quire_healing_requests_open": "ledgers that bookies are asked to copy now",
+            "quire_healing_oldest_seconds": "for how long the auditor has seen the oldest of them",
+            "quire_auditor_index_ready": "the share of all ledgers that the auditor knows; nothing "
+            "moves below 1",
+            "quire_auditor_round_seconds": "how long its last whole round took",
+        },
+    ),
+    *_rows(
+        *(Owner.HEALING, Kind.GAUGE),
+        {
+            "quire_healing_state": "1 for the present work of the auditor: `building`, `idle`, "
+            "`moving`, `paused`, `mass-loss`, `stuck`; 0 for the others"
+        },
+        "state",
+    ),
+    *_rows(
+        *(Owner.HEALING, Kind.GAUGE),
+        {
+            "quire_healing_ledgers": "ledgers to be healed: `no-copy`, `one-copy`, `short`, "
+            "`drain`, `holes`; `unplaced` without a bookie for them; `waiting` for their writer; "
+            "`unreadable` records"
+        },
+        "reason",
+    ),
+    *_rows(
+        *(Owner.HEALING, Kind.GAUGE),
+        {
+            "quire_bookies": "how many bookies the auditor counts: `up`, `read-only`, `away`, "
+            "`draining`, `silent`, `lost`, `gone`"
+        },
+        "standing",
+    ),
+    *_rows(
+        *(Owner.HEALING, Kind.COUNTER),
+        {
+            "quire_healing_rounds_total": "whole rounds of the auditor; it and the counters below "
+            "begin at 0 with another auditor",
+            "quire_healing_bookies_lost_total": "bookies that came to count as lost",
+            "quire_healing_bookies_returned_total": "lost bookies that registered again",
+            "quire_healing_requests_total": "ledgers that bookies were asked to copy",
+            "quire_healing_requests_ended_total": "those that the bookie took away: copied, or not "
+            "needed any more",
+            "quire_healing_requests_withdrawn_total": "those taken back, because the bookie that "
+            "was asked is lost",
+        },
+    ),
+)
+
+METRICS: Final = (*_STATE, *_REQUESTS, *_COUNTERS, *_HEALING, *_CLIENT, *_GATEWAY)
 """Every row, by part."""
 
 BY_NAME: Final = {each.name: each for each in METRICS}
@@ -299,6 +357,7 @@ PROCESS: Final = (
 
 TITLES: Final = {
     Owner.BOOKIE: "A bookie",
+    Owner.HEALING: "Healing",
     Owner.CLIENT: "A client",
     Owner.GATEWAY: "A gateway",
 }

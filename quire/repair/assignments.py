@@ -109,6 +109,15 @@ class Assignments:
         return cls(bookie, found, unknown)
 
 
+def held_places(metadata: LedgerMetadata, replicas: Sequence[Replica]) -> int:
+    """Return how many of some places a ledger's record gives to their new bookies."""
+    where = {fragment.first: fragment.bookies for fragment in metadata.fragments}
+    return sum(
+        each.new in where.get(each.first, ())[each.position : each.position + 1]
+        for each in replicas
+    )
+
+
 def _assignment(bookie: BookieId, row: Any) -> Assignment:
     (ledger, places), unknown = split_row(row)
     replicas = [

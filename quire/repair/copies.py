@@ -32,7 +32,7 @@ from quire.ledger.stored_records import StoredRecords
 from quire.ledger.versioned import change_metadata
 from quire.metastore.layout import ledger_path
 from quire.metastore.store import MetadataStore
-from quire.repair.assignments import Assignments, adopted
+from quire.repair.assignments import Assignments, adopted, held_places
 from quire.repair.holdings import owed_by
 from quire.repair.orders import StoredOrders
 from quire.run import pack_run, split_run
@@ -92,11 +92,11 @@ class PeerCopies:
         self._counted = {ledger: (frozenset(owed.stretches), found.version)}
         return owed
 
-    async def take_places(self, ledger: LedgerId) -> None:
+    async def take_places(self, ledger: LedgerId) -> int:
         """See `Copies.take_places`."""
         assigned = self._assignments.of(ledger)
         if assigned is None:
-            return
+            return 0
 
         counted, version = self._counted.get(ledger, (frozenset[Stretch](), 0))
 
@@ -107,9 +107,12 @@ class PeerCopies:
                 raise VersionConflictError(ledger_path(ledger), version)
             return None if wanted == metadata else wanted
 
+        taken = 0
         if assigned.replicas:
-            await change_metadata(self._records, ledger, decide)
+            entered = await change_metadata(self._records, ledger, decide)
+            taken = held_places(entered.metadata, assigned.replicas)
         await self._orders.done(assigned)
+        return taken
 
     async def fetch(
         self, ledger: LedgerId, entries: Sequence[EntryId], bytes_max: int

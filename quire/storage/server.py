@@ -58,7 +58,7 @@ from quire.storage.serving.limits import Doorkeeper, ServiceLimits
 from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.serving.obedient import ObedientBookie
 from quire.storage.serving.presence import Presence
-from quire.storage.serving.vitals import Stage, Vitals
+from quire.storage.serving.vitals import HealingFigures, Stage, Vitals
 from quire.wire.certificates import SOON_SECONDS, day
 from quire.wire.exposure import exposed
 from quire.wire.identity import server_name
@@ -234,14 +234,18 @@ async def _doors(
         yield await stack.enter_async_context(serving(doorkeeper=keeper))
 
 
-def _present(
+async def _present(
     store: MetadataStore,
     bookie: ObedientBookie,
     look_at_places: Callable[[], Awaitable[Sequence[Place]]],
     rng: random.Random,
+    stack: AsyncExitStack,
 ) -> Presence:
     """Return what obeys the bookie's operator, and tells of the bookie."""
-    return Presence(store, bookie, look_at_places, clock=time.time, rng=rng)
+    presence = Presence(store, bookie, look_at_places, clock=time.time, rng=rng)
+    stack.push_async_callback(presence.close)
+    await presence.look()
+    return presence
 
 
 async def _check_store(
@@ -271,6 +275,7 @@ async def serve(
     auditor: Callable[[MetadataStore, BookieId], AbstractAsyncContextManager[object]] | None = None,
     doorkeeper: OpenDoorkeeper | None = None,
     metrics: str | None = None,
+    healing: Callable[[MetadataStore], Awaitable[HealingFigures]] | None = None,
     labels: Labels = NOWHERE,
     vitals: Vitals | None = None,
     insecure_network: bool = False,
@@ -288,7 +293,8 @@ async def serve(
     (without, they stay lost); `orders` says which copies it is asked to make; `superfluous` proves
     which of its copies are not needed (without, it keeps them); `auditor` is open while clients can
     find the bookie; `doorkeeper` knows the rights of peers; `metrics` is a host:port where
-    Prometheus finds its figures and a supervisor its health; `labels` say where it is, and the host
+    Prometheus finds its figures and a supervisor its health; `healing` tells the cluster's figures
+    beside them; `labels` say where it is, and the host
     is this machine unless they name one; `vitals` are told each step; `insecure_network` accepts an
     address that other machines reach (quire.wire.exposure); with `tls` the ports take TLS
     connections only, or the ports `beside` them do. While the metadata store is away at the start,
@@ -312,6 +318,7 @@ async def serve(
             stack.push_async_callback(close_in_time, disk, seconds, on_fatal)
             store, cookie = await wait_for_store(partial(open_store, store_uri), disk, vitals, rng)
             stack.push_async_callback(store.close)
+            vitals.look_at_healing = healing and partial(healing, store)
             check_certificate(cookie.bookie, tls)
             vitals.reach(Stage.RECOVERING)
             observer = stack.enter_context(observing("bookie", cookie.bookie))
@@ -321,9 +328,7 @@ async def serve(
         born = _guarded(node, MetadataBirths(store, cookie.cluster))
         stack.push_async_callback(born.close)
         obedient = ObedientBookie(born, cookie.bookie, node.knows)
-        presence = _present(store, obedient, look_at_places, rng)
-        stack.push_async_callback(presence.close)
-        await presence.look()
+        presence = await _present(store, obedient, look_at_places, rng, stack)
         bookie: Bookie = obedient if metrics is None else MeteredBookie(obedient, meter)
         vitals.bookie = bookie
         _start(_upkeep(node, store, cookie, copies, orders, superfluous), stack)

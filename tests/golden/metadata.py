@@ -308,6 +308,12 @@ HEALING = Summary(
     counts={"asked": 4, "short": 7},
     worst=(7, 9),
 )
+COUNTING = replace(
+    HEALING,
+    totals={"requests": 9, "requests_ended": 5},
+    bookies={"lost": 1, "up": 4},
+    oldest_ms=1_699_999_990_000,
+)
 CURSOR = CursorRecord("spark", "1" * 32, Position(3, 1, 4), 1_700_000_000_000)
 
 METADATA = (
@@ -341,6 +347,7 @@ METADATA = (
     _record("healing-switch", SWITCH),
     _of("rights", RIGHTS, RIGHTS.encode, RightsTable.decode),
     _record("healing-summary", HEALING),
+    _record("healing-summary", COUNTING, "-totals"),
     _record("log", NEW_LOG, "-new"),
     _record("log", LOG),
     _record("log", COLD_LOG, "-cold"),

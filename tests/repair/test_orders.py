@@ -94,7 +94,7 @@ def test_the_record_names_the_bookie_after_it_took_its_place() -> None:
         _, brought = await copies.fetch(7, range(10), 1 << 20)
         assert list(brought) == list(range(10))
         for _ in range(2):
-            await copies.take_places(7)
+            assert await copies.take_places(7) == 1
             record = await store.get(ledger_path(7))
             (fragment,) = LedgerMetadata.decode("", record.value).fragments
             assert fragment.bookies == ("x", "b", "c")
@@ -114,7 +114,7 @@ def test_a_place_that_another_took_first_stays_there() -> None:
             assert (await copies.owed(7)).is_final
             both.append(copies)
         del peers
-        await asyncio.gather(*(copies.take_places(7) for copies in both))
+        assert sorted(await asyncio.gather(*(each.take_places(7) for each in both))) == [0, 1]
         record = await store.get(ledger_path(7))
         (fragment,) = LedgerMetadata.decode("", record.value).fragments
         assert fragment.bookies in {("x", "b", "c"), ("y", "b", "c")}

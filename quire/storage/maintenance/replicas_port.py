@@ -99,10 +99,13 @@ class Copies(Protocol):
         """
         ...
 
-    async def take_places(self, ledger: LedgerId) -> None:
+    async def take_places(self, ledger: LedgerId) -> int:
         """Note in a ledger's record that the bookie has the places of its last `owed`. The caller
         holds all entries of these, durable; a place that another bookie took first stays there.
         A place that the last `owed` did not name is never taken.
+
+        Returns how many places the record names the bookie for that it was asked to take: an
+        earlier call may have taken them.
 
         Raises `NoSuchLedgerError` for a deleted ledger, and `QuireError` when the record could not
         be changed: the call may be repeated.

@@ -49,6 +49,8 @@ class MendCounts:
     """Put into limbo because the bookie was asked to make copies of them."""
     ledgers_owned: int = 0
     """Had been given up as superfluous (disowning.py), and are held again."""
+    places_taken: int = 0
+    """Places of other bookies that ledgers' records give to this one now."""
     entries: int = 0
     bytes: int = 0
     failures: int = 0
@@ -175,7 +177,7 @@ class Mender:
             return False
         if is_disowned and not await self._own(ledger):
             return False
-        await copies.take_places(ledger)
+        self.counts.places_taken += await copies.take_places(ledger)
         return True
 
     async def _own(self, ledger: LedgerId) -> bool:

@@ -32,7 +32,7 @@ from quire.metrics.families import Labels, histogram, information, single, value
 from quire.metrics.figures import Durations
 from quire.metrics.table import BY_NAME
 from quire.storage.serving.metered import Meter
-from quire.storage.serving.vitals import Vitals
+from quire.storage.serving.vitals import HealingFigures, Vitals
 from quire.version import __version__
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS: Final = 5.0
 """How long a bookie may take to say how it is."""
+
+STORE_SECONDS: Final = 2.0
+"""How long the metadata store may take to say how healing goes on; without it, the figures of the
+bookie are shown alone."""
 
 LAG_SECONDS: Final = 0.5
 """How often the lag of the loop is measured."""
@@ -80,6 +84,7 @@ class BookieCollector(Collector):
             *_counted(info),
             *_measured(self._meter),
             *_directories(await self._vitals.places()),
+            *_healing(await self._vitals.healing(STORE_SECONDS)),
         ]
 
 
@@ -132,6 +137,11 @@ def _directories(places: Iterable[tuple[str, str, int, int]]) -> Iterator[Metric
         free[path, holds], total[path, holds] = free_bytes, total_bytes
     yield values("quire_bookie_directory_free_bytes", free)
     yield values("quire_bookie_directory_total_bytes", total)
+
+
+def _healing(figures: HealingFigures) -> Iterator[Metric]:
+    for name, found in figures.items():
+        yield values(name, found)
 
 
 async def _measure_lag(meter: Meter) -> None:

@@ -8,12 +8,15 @@ Both are about this process only: a cluster that is short of copies has health o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 
 from quire.aio.timing import time_limit
 from quire.bookie import Bookie
 from quire.errors import QuireError
+
+HealingFigures = Mapping[str, Mapping[tuple[str, ...], float]]
+"""By the name of a metric: its values by labels."""
 
 
 class Stage(StrEnum):
@@ -38,6 +41,7 @@ class Vitals:
         self.is_registered: Callable[[], bool] = lambda: False
         self.look_at_places: Callable[[], Awaitable[Sequence[tuple[str, str, int, int]]]] | None
         self.look_at_places = None
+        self.look_at_healing: Callable[[], Awaitable[HealingFigures]] | None = None
 
     def reach(self, stage: Stage, remark: str = "") -> None:
         """Note the step that the process is at."""
@@ -48,6 +52,18 @@ class Vitals:
     async def places(self) -> Sequence[tuple[str, str, int, int]]:
         """Return each directory, its purposes, and the free and total bytes of its disk."""
         return () if self.look_at_places is None else await self.look_at_places()
+
+    async def healing(self, timeout: float) -> HealingFigures:
+        """Return the figures of the cluster's healing; none if the metadata store does not give
+        them in some seconds.
+        """
+        if self.look_at_healing is None:
+            return {}
+        try:
+            async with time_limit(timeout):
+                return await self.look_at_healing()
+        except (QuireError, TimeoutError):
+            return {}
 
     async def reasons(self, timeout: float) -> list[str]:
         """Return why the process is not ready: nothing if it is.

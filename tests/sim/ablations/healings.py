@@ -100,10 +100,10 @@ def forget_the_places_asked_for() -> list[Patch]:
 
 
 def write_the_record_that_was_read_before_the_copies() -> list[Patch]:
-    async def change(self: PeerCopies, ledger: LedgerId) -> None:
+    async def change(self: PeerCopies, ledger: LedgerId) -> int:
         assigned = self._assignments.of(ledger)
         if assigned is None:
-            return
+            return 0
         before = self._metadata
         if before is not None and before.ledger == ledger and assigned.replicas:
             wanted = adopted(before, assigned.replicas)
@@ -111,6 +111,7 @@ def write_the_record_that_was_read_before_the_copies() -> list[Patch]:
             if wanted != current.metadata:
                 await self._records.change(wanted, current.version)
         await self._orders.done(assigned)
+        return len(assigned.replicas)
 
     return [(PeerCopies, "take_places", change)]
 

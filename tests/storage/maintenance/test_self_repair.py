@@ -63,8 +63,9 @@ class FakeCopies:
             raise NoSuchLedgerError(ledger)
         return self.ledgers[ledger]
 
-    async def take_places(self, ledger: LedgerId) -> None:
+    async def take_places(self, ledger: LedgerId) -> int:
         self.taken.append(ledger)
+        return 1
 
     async def fetch(
         self, ledger: LedgerId, entries: Sequence[EntryId], bytes_max: int
@@ -342,7 +343,7 @@ def test_ordered_copies_are_made_and_then_the_record_names_the_bookie() -> None:
         node = await scene.start()
         copies, orders = FakeCopies({50: all_to(9)}), FakeOrders([])
 
-        async def take_places(ledger: LedgerId) -> None:
+        async def take_places(ledger: LedgerId) -> int:
             copies.taken.append(ledger)
             assert (await scene.node.info()).in_limbo == 1
             await scene.cut()

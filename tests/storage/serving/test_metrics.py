@@ -22,6 +22,7 @@ from quire.errors import (
     ConfigurationError,
     LedgerFencedError,
     NoSuchEntryError,
+    StoreUnavailableError,
 )
 from quire.ledger.remote import RemoteBookie
 from quire.metrics.figures import BOUNDS, Durations
@@ -35,7 +36,7 @@ from quire.storage.maintenance.self_repair import MendCounts
 from quire.storage.server import serve
 from quire.storage.serving.metered import Answered, Meter, MeteredBookie
 from quire.storage.serving.metrics import serve_metrics
-from quire.storage.serving.vitals import Stage, Vitals
+from quire.storage.serving.vitals import HealingFigures, Stage, Vitals
 from quire.testing.bookie import MemoryBookie
 from tests.support.counter import give_out
 from tests.support.virtual import virtually
@@ -210,6 +211,40 @@ def test_what_can_fall_is_no_counter() -> None:
         assert ("quire_bookie_mending_ledgers_left_total", ()) not in figures
 
     asyncio.run(main())
+
+
+def test_a_bookie_shows_how_healing_goes_on_and_its_own_figures_without_the_store() -> None:
+    class Store:
+        is_away = False
+
+        async def figures(self) -> HealingFigures:
+            if self.is_away:
+                raise StoreUnavailableError("store", "away")
+            return {"quire_healing_ledgers": {("short",): 7.0}, "quire_healing_paused": {(): 1.0}}
+
+    async def main() -> None:
+        store, vitals = Store(), vitals_of(MemoryBookie("b"))
+        vitals.look_at_healing = store.figures
+        async with serve_metrics(vitals, Meter(), "127.0.0.1", 0) as address:
+            shown = await asyncio.to_thread(ask, address)
+            assert shown["quire_healing_ledgers", (("reason", "short"),)] == 7
+            assert shown["quire_healing_paused", ()] == 1
+            store.is_away = True
+            alone = await asyncio.to_thread(ask, address)
+            assert alone["quire_bookie_up", ()] == 1
+            assert not [name for name, _ in alone if name.startswith("quire_healing_")]
+
+    asyncio.run(main())
+
+
+async def test_a_store_that_hangs_does_not_hold_up_the_figures() -> None:
+    async def hang() -> HealingFigures:
+        await asyncio.Event().wait()
+        return {}
+
+    vitals = vitals_of(MemoryBookie("b"))
+    vitals.look_at_healing = hang
+    assert await vitals.healing(2) == {}
 
 
 def test_an_address_in_use_is_named_with_the_remedy() -> None:
