@@ -85,6 +85,7 @@ _STATE: Final = (
             "loop_lag_seconds": "how much later than asked for the event loop ran a timer last",
             "standing_away": "1 while an operator keeps it away",
             "standing_draining": "1 while it drains",
+            "pace_percent": "the rate of copying, in percent of `upkeep-bytes-per-second`",
             "mending_ledgers_left": "ledgers that it has yet to make whole",
         },
     ),
@@ -147,6 +148,8 @@ _COUNTERS: Final = _bookie(
         "compaction_bytes_copied_total": "bytes copied for that",
         "compaction_bytes_reclaimed_total": "bytes freed by that",
         "compaction_files_damaged_total": "entry logs left alone because of damage",
+        "pace_halved_total": "times that copying was slowed down because appends waited longer "
+        "than `slow-append-seconds`",
         "read_chunks_cached_total": "chunks of 64 KiB that readers found in memory",
         "read_chunks_fetched_total": "chunks that the disk was asked for",
         "read_bytes_ahead_total": "bytes that the disk was told to read ahead of readers",

@@ -64,6 +64,7 @@ class _Run(NamedTuple):
 
     scanned: ScannedRun
     source: Source
+    arrived: float
 
 
 class _Key(NamedTuple):
@@ -128,6 +129,7 @@ class Engine:
         self._counted: dict[str, DataclassInstance] = {
             "replay": self._replayed,
             "compaction": self.compactor.counts,
+            "pace": self.patcher.pace.counts,
             "read": self.storage.read_counts,
         }
         self._reserve = Reserve(disk, options)
@@ -263,11 +265,20 @@ class Engine:
     def _apply(self, subjects: list[_Subject]) -> None:
         for subject in subjects:
             self._apply_one(subject)
+        self._tell_of_waits(subjects)
         self.upkeep.look()
+
+    def _tell_of_waits(self, subjects: list[_Subject]) -> None:
+        """Tell the pace of copying about a batch's appends; the first one waited longest."""
+        runs = (each for each in subjects if isinstance(each, _Run))
+        arrived = [each.arrived for each in runs if each.source is Source.WRITER]
+        if arrived:
+            waited = asyncio.get_running_loop().time() - min(arrived)
+            self.patcher.pace.waited(waited, len(arrived))
 
     def _apply_one(self, subject: _Subject) -> None:
         if isinstance(subject, _Run):
-            run, source = subject
+            run, source, _ = subject
             if self.storage.apply_run(run):
                 self.observer.held(run.ledger, run.entries, source)
         elif isinstance(subject, _Fence):
@@ -276,10 +287,16 @@ class Engine:
         elif subject is not None:
             self.storage.apply_key(subject.ledger, subject.key)
 
-    def append_run(self, run: bytes, scanned: ScannedRun, source: Source) -> asyncio.Future[None]:
-        """Journal a run; the future is done when its entries are durable and can be read."""
+    def append_run(
+        self, run: bytes, scanned: ScannedRun, source: Source, arrived: float | None = None
+    ) -> asyncio.Future[None]:
+        """Journal a run; the future is done when its entries are durable and can be read. `arrived`
+        is when a run came that had to wait for space, by the clock of the loop.
+        """
+        since = asyncio.get_running_loop().time() if arrived is None else arrived
+        subject = _Run(scanned, source, since)
         can_wait = source is Source.RECOVERY
-        return self._journal.append(RecordKind.RUN, run, _Run(scanned, source), can_wait=can_wait)
+        return self._journal.append(RecordKind.RUN, run, subject, can_wait=can_wait)
 
     def _forget(self, subject: _Subject) -> None:
         """Give back the space of a run that was refused after all."""

@@ -144,11 +144,16 @@ class BookieNode:
         return scanned
 
     def _append(
-        self, state: LedgerState, run: bytes, scanned: ScannedRun, recovery: bool
+        self,
+        state: LedgerState,
+        run: bytes,
+        scanned: ScannedRun,
+        recovery: bool,
+        arrived: float | None = None,
     ) -> asyncio.Future[None]:
         """Append a run to the journal, in the step of its admission."""
         source = Source.RECOVERY if recovery else Source.WRITER
-        stored = self._engine.append_run(run, scanned, source)
+        stored = self._engine.append_run(run, scanned, source, arrived)
         state.accepted = max(state.accepted, scanned.last)
         return stored
 
@@ -191,6 +196,7 @@ class BookieNode:
     ) -> asyncio.Future[None]:
         """Wait for an add's turn and for space, and append it to the journal."""
         size, gate = cost(scanned), self._engine.gate
+        arrived = asyncio.get_running_loop().time()
         is_believed = recovery and key != OPEN_KEY  # it cannot be compared (held.py)
         if not gate.try_enter(size):
             self._check_takes(recovery)
@@ -202,7 +208,7 @@ class BookieNode:
                 is_new = scanned.entries[0] > state.highest
                 if is_believed or is_new or compared == state.highest:
                     self._note_key(state, key)
-                    return self._append(state, run, scanned, recovery)
+                    return self._append(state, run, scanned, recovery, arrived)
                 compared = state.highest
                 # Fenced meanwhile? It is admitted anew.
                 await check_held(self._engine, run, scanned, recovery=recovery)

@@ -14,6 +14,7 @@ from quire.storage.entries.read_cache import ReadCounts
 from quire.storage.maintenance.compaction import CompactionCounts
 from quire.storage.maintenance.disowning import DisownCounts
 from quire.storage.maintenance.garbage import CollectionCounts
+from quire.storage.maintenance.pace import PaceCounts
 from quire.storage.maintenance.scrub import ScrubCounts
 from quire.storage.maintenance.self_repair import MendCounts
 from tests.support.metrics_page import PAGE, renewed
@@ -35,6 +36,7 @@ def test_every_metric_is_on_the_page_and_every_metric_of_the_page_exists() -> No
         ("compaction", CompactionCounts),
         ("scrub", ScrubCounts),
         ("mending", MendCounts),
+        ("pace", PaceCounts),
         ("replay", ReplayCounts),
         ("read", ReadCounts),
     ],

@@ -86,6 +86,11 @@ class StorageOptions:
     upkeep_bytes_per_second: int = 32 * 1024 * 1024
     """What compaction copies per second: a fraction of any disk."""
 
+    slow_append_seconds: float = 0.1
+    """While more than one of a hundred appends waits longer for the journal, copies of entries that
+    the bookie lacks are made at half the rate, and at half of that. A healthy disk answers in a
+    tenth of it."""
+
     mend_seconds: float = 5.0
     mend_seconds_max: float = 300.0
     """Pause before a repaired bookie asks again for its missing entries; it doubles while they do

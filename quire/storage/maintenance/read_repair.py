@@ -29,6 +29,7 @@ from quire.storage.entries.entry_log import ChunkAt
 from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.compaction import Compactor
+from quire.storage.maintenance.pace import CopyPace
 from quire.storage.maintenance.replicas_port import Copies, Owed
 
 _log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ away costs up to 5 s."""
 
 
 class Patcher:
-    """See the module. `store_run` makes a run durable."""
+    """See the module. `store_run` makes a run durable; `pace` is to be told of appends."""
 
     def __init__(
         self,
@@ -55,6 +56,7 @@ class Patcher:
         options: StorageOptions,
         store_run: Callable[[bytes], Awaitable[None]],
     ) -> None:
+        self.pace: Final = CopyPace(options.upkeep_bytes_per_second, options.slow_append_seconds)
         self._storage = storage
         self._compactor = compactor
         self._options = options
@@ -67,10 +69,11 @@ class Patcher:
         owed: Owed,
         pieces: AsyncGenerator[Iterable[EntryId], None],
     ) -> AsyncGenerator[tuple[int, int], None]:
-        """Fetch some ascending entries that are owed and make them durable, at a rate; yield how
-        many entries and bytes came, again and again. `pieces` is closed in the end. Raises as
-        `Copies.fetch`, and `UnreadableError` for more than the journal can take. An entry without
-        any copy does not stop later ones: its error is raised in the end.
+        """Fetch some ascending entries that are owed and make them durable, at a rate that falls
+        while appends are slow; yield how many entries and bytes came, again and again. `pieces` is
+        closed in the end. Raises as `Copies.fetch`, and `UnreadableError` for more than the journal
+        can take. An entry without any copy does not stop later ones: its error is raised in the
+        end.
         """
         room = min(READ_BYTES_MAX, self._options.run_bytes_max)
         missed: UnreadableError | None = None
@@ -93,7 +96,8 @@ class Patcher:
                     await self._store_run(run)
                     yield len(got), len(run)
                     wanted = sorted(set(wanted).difference(got))
-                    await asyncio.sleep(len(run) / self._options.upkeep_bytes_per_second)
+                    now = asyncio.get_running_loop().time()
+                    await asyncio.sleep(self.pace.pause(len(run), now))
         if missed is not None:
             raise missed
 
