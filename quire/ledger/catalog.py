@@ -27,6 +27,7 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.ledger.domains import Candidate, Placement
+from quire.ledger.following import SharedTails
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import choose_ensemble
@@ -49,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 class LedgerCatalog:
-    """The ledgers of one cluster. Holds no resources of its own.
+    """The ledgers of one cluster. Holds no resources but the tails that its readers follow.
 
     `clock` gives seconds since 1970 and is used for creation times only.
     """
@@ -72,6 +73,7 @@ class LedgerCatalog:
         self._rng = rng
         self._clock = clock
         self._options = options or LedgerOptions()
+        self._tails = SharedTails()
 
     @property
     def records(self) -> LedgerRecords:
@@ -315,5 +317,7 @@ class LedgerCatalog:
 
     def _reader(self, sealer: Sealer, found: VersionedMetadata) -> LedgerReader:
         return LedgerReader(
-            *(self._records, self._roster, sealer, found, self._options), meter=self._meter
+            *(self._records, self._roster, sealer, found, self._options),
+            meter=self._meter,
+            tails=self._tails,
         )

@@ -1,7 +1,8 @@
 """What a client knows of a ledger that it does not write, as far as it looked.
 
 Two facts grow here: the record, replaced by a newer version only, and the LAC, which never falls.
-A reader and its followers share one value, so that each uses what the other has learned.
+A reader and its calls share one value, so that each uses what the other has learned. Readers of
+one client that follow the same ledger learn from each other.
 """
 
 from __future__ import annotations
@@ -63,6 +64,15 @@ class KnownLedger:
     def confirm(self, lac: EntryId) -> None:
         """Take in a LAC that was proven. It never falls."""
         self._lac = max(self._lac, lac)
+
+    def learn(self, other: KnownLedger) -> bool:
+        """Take in the knowledge of another value of the same ledger. Return whether any is new."""
+        is_new = False
+        if other._current.version > self._current.version:
+            self._current, is_new = other._current, True
+        if other._lac > self._lac:
+            self._lac, is_new = other._lac, True
+        return is_new
 
     async def refresh(self) -> None:
         """Read the record again. Raises the errors of the records."""

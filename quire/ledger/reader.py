@@ -8,7 +8,7 @@ fences and never disturbs the writer; a client that wants the end decided opens 
 A reader keeps the metadata it was opened with and looks again when bookies cannot serve it: a
 ledger that was open has changed ensembles since, a closed one may have been re-replicated.
 
-Not here: waiting for entries that are not there yet (`tail`).
+Not here: waiting for entries that are not there yet (`following`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.ledger.fetch import EntryFetcher
+from quire.ledger.following import EntrySource, SharedTails, follow
 from quire.ledger.info import LedgerInfo, info_of
 from quire.ledger.known import KnownLedger
 from quire.ledger.metadata import LedgerMetadata
@@ -37,7 +38,6 @@ from quire.ledger.read_ahead import PAYLOAD_BYTES_GUESS, read_ahead
 from quire.ledger.read_lac import covered_end, covered_lac
 from quire.ledger.records import LedgerRecords, VersionedMetadata
 from quire.ledger.roster import Bookies
-from quire.ledger.tail import follow
 from quire.ledger.versioned import judged_by_metadata
 from quire.metrics.meter import SILENT_METER, ClientMeter
 
@@ -64,9 +64,13 @@ class LedgerReader(Handle):
         opened: VersionedMetadata,
         options: LedgerOptions,
         meter: ClientMeter = SILENT_METER,
+        tails: SharedTails | None = None,
     ) -> None:
         self._known = KnownLedger(records, bookies, sealer, opened, options)
+        self._opened = opened
         self._options = options
+        self._meter = meter
+        self._tails = tails or SharedTails()
         self._fetcher = EntryFetcher(bookies, sealer, options, meter)
         self._home = Home()
         self._closed = asyncio.Event()
@@ -260,6 +264,7 @@ class LedgerReader(Handle):
 
         Bookies announce; nothing is polled while they do. Lost bookies and an unreachable store
         are waited for. While the ledger is in recovery nothing new appears until it is closed.
+        All followers of a ledger in one client ask the bookies as one.
 
         Args:
             first: the first entry.
@@ -298,7 +303,17 @@ class LedgerReader(Handle):
                 yield run
 
     def _follow(self, first: EntryId) -> AsyncGenerator[list[Entry], None]:
-        return follow(self._known, self.read_runs, self._closed, first)
+        return follow(self._tails, self._source(), self._begin_tail, self._closed, first)
+
+    def _source(self) -> EntrySource:
+        return EntrySource(self._known, self.read_runs)
+
+    def _begin_tail(self) -> EntrySource:
+        """Return the source of a tail, which outlives this reader while others follow."""
+        return LedgerReader(
+            *(self._known.records, self._known.bookies, self._known.sealer, self._opened),
+            *(self._options, self._meter),
+        )._source()
 
     async def close(self) -> None:
         """Close the handle. A second call does nothing.
@@ -312,6 +327,7 @@ class LedgerReader(Handle):
         Cancellation: the call does not wait, so it cannot be cancelled.
         """
         self._closed.set()
+        self._tails.wake(self._known)
 
     def _check_open(self) -> None:
         self._home.check(self)

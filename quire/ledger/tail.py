@@ -1,9 +1,7 @@
-"""Following a ledger to its end.
+"""Waiting for news of a ledger that is still written.
 
-The follower asks bookies to answer when their LAC moves, and the store to answer when metadata
-does. Only LACs that are proven by verified bytes move it; a bookie's unverified hint merely
-wakes. It asks again only after everything confirmed was consumed, so a slow consumer costs bookies
-nothing, and the entries confirmed meanwhile come as one long read.
+`TailWatch` asks bookies to answer when their LAC moves, and the store to answer when metadata
+does. Only LACs that are proven by verified bytes count; a bookie's unverified hint merely wakes.
 
   - Enough bookies are asked to cover every write set, so a bookie that is down cannot hide a LAC.
   - A bookie that answers early without proving anything new is asked again after a pause that
@@ -19,17 +17,14 @@ The generator owns every call it makes; closing it ends them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from quire.aio.backoff import Backoff
 from quire.bookie import LedgerTail
 from quire.entry import BookieId, Entry, EntryId
 from quire.errors import (
-    HandleClosedError,
-    NoSuchEntryError,
     NotPermittedError,
     QuireError,
     RefusedError,
@@ -41,9 +36,6 @@ from quire.ledger.quorum_call import QuorumCall, within
 from quire.ledger.read_plan import Nearness, covering
 from quire.ledger.verify import unverified_entry, verified_lac
 
-ReadRuns: TypeAlias = Callable[[EntryId, EntryId], AsyncGenerator[list[Entry], None]]
-"""Yields the entries of a confirmed range, in lists of consecutive ones."""
-
 WAIT_SECONDS: Final = 30.0
 """How long a bookie is asked to wait for news before it answers without any."""
 
@@ -53,13 +45,13 @@ ASKED_MIN: Final = 2
 BACKOFF: Final = Backoff(first=0.020, last=1.0)
 """Pauses before a bookie that failed or brought nothing is asked again."""
 
-_HANDLE: Final = "/handle"
+_TOLD: Final = "/told"
 _METADATA: Final = "/metadata"
 """Keys that are not a bookie's id."""
 
 
 @dataclass(frozen=True, slots=True)
-class _News:
+class News:
     """A bookie's answer to "tell me when LAC is above"."""
 
     above: EntryId
@@ -67,58 +59,35 @@ class _News:
     waited: float
 
 
-async def follow(
-    known: KnownLedger, read_runs: ReadRuns, closed: asyncio.Event, first: EntryId
-) -> AsyncGenerator[list[Entry], None]:
-    """Yield confirmed entries from `first` on as they appear, read by `read_runs`, until the ledger
-    ends. Raises `HandleClosedError` once `closed` is set. See `LedgerReader.follow`.
+class TailWatch:
+    """The questions under way, and how long each of those asked is left alone next time.
+
+    `asking` owns the questions: its block must be entered, and its end ends them.
     """
-    following, pauses = first, BACKOFF.pauses()
-    async with QuorumCall[str, _News | None]() as asking:
-        watch = _TailWatch(known, closed, asking)
-        while True:
-            fresh, watch.fresh = watch.fresh, None
-            if fresh is not None and fresh.entry == following:
-                following += 1
-                pauses.reset()
-                yield [fresh]
-                continue
-            try:
-                while following <= known.confirmed:
-                    async with aclosing(read_runs(following, known.confirmed)) as runs:
-                        async for run in runs:
-                            following = run[-1].entry + 1
-                            pauses.reset()
-                            yield run
-            except RetryError:
-                await asyncio.sleep(pauses.next())
-                continue
-            if known.is_closed:
-                break
-            await watch.next()
-    if following > known.confirmed + 1:
-        raise NoSuchEntryError(known.ledger, following)
 
-
-class _TailWatch:
-    """The questions under way, and how long each of those asked is left alone next time."""
-
-    def __init__(
-        self, known: KnownLedger, closed: asyncio.Event, asking: QuorumCall[str, _News | None]
-    ) -> None:
+    def __init__(self, known: KnownLedger, asking: QuorumCall[str, News | None]) -> None:
         self._known = known
-        self._closed = closed
+        self._told = asyncio.Event()
         self._asking = asking
         self._failures: dict[str, int] = {}
         self._refused: set[str] = set()
         """The bookies that refused this program when they were asked last."""
         self.fresh: Entry | None = None
         """The confirmed entry that the last answer brought."""
-        self._asking.ask(_HANDLE, self._wait_handle_closed())
+
+    def tell(self) -> None:
+        """Let `next` return: the known ledger was told something by another reader."""
+        self._told.set()
 
     async def next(self) -> None:
-        """Ask every bookie that has to be asked and is not yet, and take in one answer."""
+        """Ask every bookie that has to be asked and is not yet, and take in one answer.
+
+        Raises the error of the record when the ledger is gone, `NotPermittedError`, and
+        `RefusedError` when no bookie admits this program.
+        """
         known, asking = self._known, self._asking
+        if not asking.is_asked(_TOLD):
+            asking.ask(_TOLD, self._wait_told())
         if not asking.is_asked(_METADATA):
             asking.ask(_METADATA, self._wait_metadata(self._rest(_METADATA)))
         if known.metadata.state is LedgerState.OPEN:
@@ -126,8 +95,6 @@ class _TailWatch:
                 if not asking.is_asked(bookie):
                     asking.ask(bookie, self._wait_tail(bookie, self._rest(bookie)))
         key, answer = await asking.next()
-        if key == _HANDLE:
-            raise HandleClosedError(f"reader of ledger {known.ledger}")
         if isinstance(answer, QuireError):
             if key == _METADATA and not isinstance(answer, RetryError):
                 raise answer
@@ -158,7 +125,7 @@ class _TailWatch:
         count = len(covering(known.metadata.replication, ranked))
         return [ensemble[position] for position in ranked[: max(count, ASKED_MIN)]]
 
-    async def _take(self, bookie: BookieId, news: _News) -> None:
+    async def _take(self, bookie: BookieId, news: News) -> None:
         lac = verified_lac(self._known.sealer, news.tail)
         if lac is not None and lac > news.above:
             self._known.confirm(lac)
@@ -183,17 +150,18 @@ class _TailWatch:
         failures = self._failures.get(key, 0)
         return BACKOFF.seconds(failures - 1) if failures else 0.0
 
-    async def _wait_handle_closed(self) -> None:
-        await self._closed.wait()
+    async def _wait_told(self) -> None:
+        await self._told.wait()
+        self._told.clear()
 
     async def _wait_metadata(self, pause: float) -> None:
         await asyncio.sleep(pause)
         await self._known.wait_change()
 
-    async def _wait_tail(self, bookie: BookieId, pause: float) -> _News:
+    async def _wait_tail(self, bookie: BookieId, pause: float) -> News:
         await asyncio.sleep(pause)
         known, time = self._known, asyncio.get_running_loop().time
         above, asked_at = known.confirmed, time()
         call = known.bookies.bookie(bookie).wait_tail(known.ledger, above, WAIT_SECONDS)
         deadline = WAIT_SECONDS + known.options.request_timeout
-        return _News(above, await within(deadline, bookie, call), time() - asked_at)
+        return News(above, await within(deadline, bookie, call), time() - asked_at)

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 from unittest.mock import patch
 
-from quire.ledger import ids, recovery, run_stream, tail
+from quire.ledger import ids, recent, recovery, run_stream, tail
 from quire.log.cold import parquet
 from quire.log.leader import pipeline
 from quire.log.maintenance import page_sweep
@@ -60,6 +60,7 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (assignments, "ASSIGNMENTS_MAX", (1, 3, assignments.ASSIGNMENTS_MAX)),
     (healing, "LOOK_SECONDS", (0.3, healing.LOOK_SECONDS)),
     (healing, "AT_ONCE", (1, healing.AT_ONCE)),
+    (recent, "RECENT_BYTES_MAX", (1, 500, recent.RECENT_BYTES_MAX)),
 )
 """Module, name, and the values to draw from."""
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from contextlib import aclosing, suppress
 from typing import Final
 
+from quire.aio.tasks import stop
 from quire.aio.timing import time_limit
 from quire.entry import BookieId, DigestKind, EntryId, LedgerId, Sealer
 from quire.errors import (
@@ -328,9 +330,47 @@ class LedgerWorkload:
                 squatter = self.world.rng(f"{client.name}:squatter")
                 if squatter.random() < 0.3:
                     await squat(client, self.world, squatter)
-                await self._follow(client, reader, rng.choice([0, 0, 3]))
+                await self._follow_together(client, reader, rng.choice([0, 0, 3]))
 
         return work
+
+    async def _follow_together(
+        self, client: ClientMachine, reader: LedgerReader, first: EntryId
+    ) -> None:
+        """Follow by several readers of one process. Others than `reader` are slow, or leave."""
+        beside = self.world.rng(f"{client.name}:beside")
+        others = [
+            asyncio.create_task(self._accompany(client, reader.ledger, beside))
+            for _ in range(beside.choice([0, 1, 2]))
+        ]
+        try:
+            await self._follow(client, reader, first)
+            await all_ended(others)
+        finally:
+            await stop(*others)
+
+    async def _accompany(self, client: ClientMachine, ledger: LedgerId, rng: random.Random) -> None:
+        await asyncio.sleep(rng.random() * 0.2)
+        first, most = rng.choice([0, 0, 3, 10]), rng.choice([2, 10, self.count, self.count])
+        while True:
+            reader = await client.insist(
+                lambda: client.catalog.open_without_recovery(ledger, password=self.password)
+            )
+            async with reader:
+                if most == self.count:
+                    await self._follow(client, reader, first, rng)
+                    return
+                reading = self.world.ledgers.read(client.name, ledger, first)
+                with suppress(NoSuchEntryError):
+                    async with aclosing(reader.follow(first)) as entries:
+                        async for entry in entries:
+                            reading.entries.append((entry.entry, entry.payload))
+                            if len(reading.entries) == most:
+                                break
+            if len(reading.entries) < most:
+                return
+            self.world.note_fault("follower left")
+            first += most
 
     async def _look(self, client: ClientMachine, reader: LedgerReader, rng: random.Random) -> None:
         """Ask for LAC a few times and read up to it; it never falls."""
@@ -357,11 +397,20 @@ class LedgerWorkload:
             )
             await asyncio.sleep(rng.random() * 0.1)
 
-    async def _follow(self, client: ClientMachine, reader: LedgerReader, first: EntryId) -> None:
+    async def _follow(
+        self,
+        client: ClientMachine,
+        reader: LedgerReader,
+        first: EntryId,
+        slow: random.Random | None = None,
+    ) -> None:
+        """Follow to the end; with `slow` as a program that now and then has other work."""
         reading = self.world.ledgers.read(client.name, reader.ledger, first)
         try:
             async for entry in reader.follow(first):
                 reading.entries.append((entry.entry, entry.payload))
+                if slow is not None and slow.random() < 0.2:
+                    await asyncio.sleep(slow.expovariate(20.0))
         except NoSuchEntryError:
             end = reader._metadata.last_entry
             require(

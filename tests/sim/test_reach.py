@@ -113,7 +113,6 @@ UNREACHED: Final = {
     "service/application.py": "service",
     "spark": "spark",
     "storage/disk/direct_io.py": "storage/disk/test_direct_io.py",
-    "storage/disk/port.py": "storage/disk",
     "storage/disk/threads.py": "storage/disk/test_threads.py",
     "storage/offline/dump.py": "cluster/test_commands.py",
     "storage/identity/identity.py": "storage/identity/test_identity.py",

@@ -1,11 +1,11 @@
-"""Segments that a reader opens ahead: the small sealed ones behind the segment that it reads.
+"""Segments that a reader opens ahead: the small sealed ones after the segment that it reads.
 
 To open a segment costs a question to the metadata store, and its first entries one to a bookie. A
 log of many small segments would make its reader wait twice for each. So a reader that passes from
 segment to segment opens the next ones at the same time, and has their first entries at hand.
 
-What is ahead is bounded in segments and bytes. A sealed segment never changes, so what was read
-early is what a reader would have read later. An error ahead is not reported: the reader opens the
+Work ahead is bounded in segments and bytes. A sealed segment never changes, so entries read early
+are those that a reader would have read later. An error ahead is not reported: the reader opens the
 segment again in its turn, with its own patience, and meets the error there.
 """
 
@@ -84,7 +84,7 @@ class SegmentsAhead:
         return None
 
     async def close(self) -> None:
-        """End what is under way, and close all readers."""
+        """End the openings under way, and close all readers."""
         await self._tasks.stop()
         for number in list(self._openings):
             await self._drop(number)

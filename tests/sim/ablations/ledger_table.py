@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.sim.ablations import (
+    following,
     mixes,
     recovery,
     streams,
@@ -102,6 +103,14 @@ LEDGER: Final = (
     ),
     Ablation("followers wait for CLOSED", "ledger", writing.take_recovery_for_the_end),
     Ablation("only a proven LAC confirms", "ledger", writing.take_the_highest_entry_for_lac),
+    Ablation(
+        "a follower that fell behind reads by itself", "ledger", following.take_what_is_recent
+    ),
+    Ablation(
+        "a follower takes the tail along to what is confirmed",
+        "ledger",
+        following.take_the_tail_anywhere,
+    ),
     Ablation("numbered entries wait for those before them", "numbered", writing.send_over_a_gap),
     Ablation("an entry id is taken once", "numbered", writing.take_an_id_again),
     Ablation(
