@@ -35,6 +35,8 @@ def time_limit(seconds: float | None) -> AbstractAsyncContextManager[asyncio.Tim
 
     A block that is cancelled under such a limit ends in `CancelledError`, as without the limit.
     """
+    if seconds is None and _LIMIT is _PLAIN:
+        return asyncio.Timeout(None)  # as `timeout` does, which asks for the loop besides
     return _LIMIT(seconds)
 
 
