@@ -136,7 +136,12 @@ async def _connected(
         metadata_store = observed(opened, observer)
         roster = BookieRoster(
             metadata_store,
-            partial(link_bookie, request_timeout=limits.request_timeout, tls=contexts),
+            partial(
+                link_bookie,
+                request_timeout=limits.request_timeout,
+                slow_seconds=limits.slow_request,
+                tls=contexts,
+            ),
         )
         stack.push_async_callback(handles.release, "a connection to a bookie", roster.close)
         await roster.start()

@@ -114,6 +114,20 @@ class ScannedRun:
         return memoryview(self.data)[self.bounds[number] + SIZE.size : self.bounds[number + 1]]
 
 
+PEEK_BYTES: Final = _PREFIX.size
+"""As many bytes of a run as `peek` looks at."""
+
+
+def peek(run: bytes) -> tuple[LedgerId, EntryId] | None:
+    """Return the ledger and the first entry of a run that was not checked, for a log; None if it
+    has none. The first `PEEK_BYTES` of the run are enough.
+    """
+    if len(run) < _PREFIX.size:
+        return None
+    _, ledger, entry, _ = _PREFIX.unpack_from(run)
+    return ledger, entry
+
+
 def pack_run(frames: Iterable[bytes | memoryview]) -> bytes:
     """Return the run of some frames, in the order given."""
     parts: list[bytes | memoryview] = []

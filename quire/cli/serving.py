@@ -176,7 +176,8 @@ def serve(
     bounds = build(service_limits(), limits)
     more = ports_beside(tls, listen, runs, listen_tls, listen_tls_runs)
     where = (directory, listen, runs, insecure_network, advertise, metrics, place)
-    work = partial(_serve, settings, *where, options, bounds, auditor, open_contexts(tls), more)
+    rest = (options, bounds, auditor, open_contexts(tls), more, logging)
+    work = partial(_serve, settings, *where, *rest)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
 
@@ -229,6 +230,7 @@ async def _serve(
     auditor: OpenAuditor | None,
     tls: Contexts | None,
     beside: TlsPorts | None,
+    logging: LogOutput,
 ) -> None:
     from quire.healing.figures import read_figures
     from quire.repair.copies import open_copies
@@ -246,6 +248,7 @@ async def _serve(
         manager.tell(STATUS=status, **ending)
 
     def announce(ready: BookieAddress) -> None:
+        logging.note(bookie=ready.bookie)
         manager.tell(READY="1", STATUS=f"serves at {ready.address}")
         if settings.json:
             where = {"address": ready.address, "runs": ready.runs, "protocol": ready.protocol}

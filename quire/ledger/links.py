@@ -16,6 +16,7 @@ from quire.bookie import QUIRE, QUIRE_TLS, BookieAddress
 from quire.errors import BookieUnavailableError, TlsMismatchError
 from quire.ledger.remote import REQUEST_SECONDS, RemoteBookie
 from quire.ledger.roster import LinkedBookie
+from quire.requests import SLOW_SECONDS
 from quire.wire.tls import Contexts
 
 MEMORY: Final = "memory://"
@@ -68,13 +69,18 @@ def choose_ports(address: BookieAddress, tls: Contexts | None) -> tuple[BookieAd
 
 
 def link_bookie(
-    address: BookieAddress, *, request_timeout: float = REQUEST_SECONDS, tls: Contexts | None = None
+    address: BookieAddress,
+    *,
+    request_timeout: float = REQUEST_SECONDS,
+    slow_seconds: float = SLOW_SECONDS,
+    tls: Contexts | None = None,
 ) -> LinkedBookie:
     """Return a link to the bookie at an address.
 
     Args:
         address: as the bookie registered it.
         request_timeout: seconds after which a request without an answer fails.
+        slow_seconds: a request that takes longer is written to the log.
         tls: the certificates of this process; None for a process without TLS.
 
     Raises:
@@ -90,7 +96,8 @@ def link_bookie(
         )
     if not address.address.startswith(MEMORY):
         reached, has_tls = choose_ports(address, tls)
-        return RemoteBookie(reached, request_timeout=request_timeout, tls=tls if has_tls else None)
+        times = {"request_timeout": request_timeout, "slow_seconds": slow_seconds}
+        return RemoteBookie(reached, tls=tls if has_tls else None, **times)
     try:
         return _offered[address.address]
     except KeyError:

@@ -8,6 +8,7 @@ from typing import Final
 from quire.errors import ConfigurationError
 from quire.labels import NOWHERE, Labels
 from quire.ledger.domains import ANYWHERE, Placement
+from quire.requests import SLOW_SECONDS
 
 SECONDS_MAX: Final = 1e8
 """Three years: a deadline that is further away than machines can count comes at once."""
@@ -22,6 +23,9 @@ class LedgerOptions:
 
     request_timeout: float = 5.0
     """One request to one bookie; a bookie that takes longer is replaced."""
+
+    slow_request: float = SLOW_SECONDS
+    """A request to a bookie that takes longer is written to the log, with its id and stages."""
 
     stall_timeout: float = 1.0
     """The same, while every append waits for space because this one bookie is late."""

@@ -53,6 +53,7 @@ from quire.ledger.versioned import change_metadata, judged_by_metadata
 from quire.ledger.write_back import WriteBack
 from quire.metrics.meter import SILENT_METER, ClientMeter, timed
 from quire.observer import SILENT, SILENT_RECOVERY, Observer, RecoveryObserver
+from quire.requests import requesting
 from quire.run import RUN_BYTES_MAX
 
 WINDOW_ENTRIES: Final = 65_536
@@ -105,7 +106,7 @@ class LedgerRecovery:
         ledger grew during recovery, `StoreWentBackError` when a bookie dropped the ledger as
         deleted and its record is there, and the store's errors.
         """
-        with timed(self._meter.recovered):
+        with timed(self._meter.recovered), requesting():
             async with judged_by_metadata(self._records):
                 return await self._run()
 

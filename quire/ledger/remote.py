@@ -8,7 +8,9 @@ new stream.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from quire.bookie import (
@@ -22,7 +24,8 @@ from quire.bookie import (
 )
 from quire.entry import EntryId, LedgerId
 from quire.errors import BookieUnavailableError, InvalidRequestError, QuireError
-from quire.ledger.run_stream import NO_MESSAGE, RunStream
+from quire.ledger.run_stream import NO_MESSAGE, RunStream, StreamName
+from quire.requests import REQUEST_ID, SLOW_SECONDS, SlowRequests, Trace, new_request_id
 from quire.run import FRAME_BYTES_MAX, SIZE
 from quire.wire import bookie_pb2 as pb
 from quire.wire import reads
@@ -32,7 +35,7 @@ from quire.wire.codec import decode_info, decode_ranges, decode_tail
 from quire.wire.hello import Hello
 from quire.wire.run_calls import FramedRuns, GrpcRuns, RunCall
 from quire.wire.tls import Contexts
-from quire.wire.transport import EOF, SENT_RUN_BYTES_MAX, RpcError
+from quire.wire.transport import EOF, SENT_RUN_BYTES_MAX, RpcError, metadata_of
 
 REQUEST_SECONDS: Final = 5.0
 """How long a request may take before its bookie counts as unavailable."""
@@ -69,11 +72,14 @@ class RemoteBookie:
         address: BookieAddress,
         *,
         request_timeout: float = REQUEST_SECONDS,
+        slow_seconds: float = SLOW_SECONDS,
         tls: Contexts | None = None,
     ) -> None:
-        """Make a link to an address, without waiting. `tls` are the certificates of this process;
-        without them the link has no TLS.
+        """Make a link to an address, without waiting. A request that takes longer than
+        `slow_seconds` is logged. `tls` are the certificates of this process; without them the link
+        has no TLS.
         """
+        self._slow = SlowRequests(logging.getLogger("quire.slow"), slow_seconds)
         self.address = address
         self._tls = tls
         self._bookie = address.bookie
@@ -116,8 +122,10 @@ class RemoteBookie:
                 self._before = [stream for stream in self._before if not stream.ended]
                 self._before.append(before)
             is_followed = before is not None and before.broken is None
-            call, after = self._open_call(), before if is_followed else None
-            self._stream = RunStream(call, self._bookie, self._timeout, after)
+            stream, after = new_request_id(), before if is_followed else None
+            call = self._open_call(stream)
+            name = StreamName(stream, self.address.runs or self.address.address, self._slow)
+            self._stream = RunStream(call, self._bookie, self._timeout, after, name)
             self._version = 0 if self._tls is None else self._tls.version
             self._opened_at = self._now()
         assert self._stream is not None, "it was opened"
@@ -127,11 +135,11 @@ class RemoteBookie:
         """Return the wall clock's seconds: certificates end by it."""
         return 0.0 if self._tls is None else self._tls.certificates.clock()
 
-    def _open_call(self) -> RunCall:
+    def _open_call(self, stream: str) -> RunCall:
         runs = self.address.runs
         if runs is None:
-            return GrpcRuns(self._grpc.channel, self._grpc.explain)
-        hello = Hello("client") if self.address.says_hello else None
+            return GrpcRuns(self._grpc.channel, self._grpc.explain, stream)
+        hello = Hello("client", stream=stream) if self.address.says_hello else None
         session = None if self._tls is None else self._tls.open(self._bookie)
         return FramedRuns(runs, hello, session)
 
@@ -167,11 +175,11 @@ class RemoteBookie:
             fence_key=fence_key,
             bytes_max=min(max(bytes_max, 0), 2**32 - 1),
         )
-        self._check_open()
-        await self._grpc.renew()
-        return await self._answer(
-            self._collect(self._grpc.open_read(request, timeout=self._timeout)), self._timeout
-        )
+        with self._traced("Read", ledger) as metadata:
+            self._check_open()
+            await self._grpc.renew()
+            call = self._grpc.open_read(request, timeout=self._timeout, metadata=metadata)
+            return await self._answer(self._collect(call), self._timeout)
 
     async def _collect(self, call: Any) -> bytes:
         parts: list[bytes | memoryview] = []
@@ -242,13 +250,36 @@ class RemoteBookie:
         return decode_info(await self._call("Info", request, self._timeout))
 
     async def _call(self, method: str, request: object, timeout: float) -> Any:
-        self._check_open()
-        await self._grpc.renew()
-        call = getattr(self._grpc.stub, method)(request, timeout=timeout)
-        reply = await self._answer(call, timeout)
+        ledger = getattr(request, "ledger", None)
+        with self._traced(method, ledger, timeout - self._timeout) as metadata:
+            self._check_open()
+            await self._grpc.renew()
+            call = getattr(self._grpc.stub, method)(request, timeout=timeout, metadata=metadata)
+            reply = await self._answer(call, timeout)
         if reply is None:  # gRPC returns None for bytes that it cannot decode
             raise self._unavailable(NO_MESSAGE)
         return reply
+
+    @contextmanager
+    def _traced(
+        self, kind: str, ledger: LedgerId | None, wait: float = 0.0
+    ) -> Iterator[tuple[tuple[str, str], ...] | None]:
+        """Make a call in the block, with the yielded metadata; if it takes long it is logged.
+
+        Args:
+            kind: the name of the call.
+            ledger: the ledger that it is about.
+            wait: seconds that the bookie was asked to wait.
+        """
+        now = asyncio.get_running_loop().time
+        trace = Trace(now())
+        request = REQUEST_ID.get() or new_request_id()
+        try:
+            yield metadata_of(request)
+        finally:
+            trace.arrived += wait
+            about = {"bookie": self._bookie, "ledger": ledger, "peer": self.address.address}
+            self._slow.tell(kind, trace, now(), request, about)
 
     async def _call_for_ranges(self, method: str, request: object) -> list[tuple[EntryId, EntryId]]:
         reply = await self._call(method, request, self._timeout)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Final
+from typing import Final, NamedTuple
 
 from quire.entry import BookieId
 from quire.errors import (
@@ -24,6 +24,8 @@ from quire.errors import (
     QuireError,
     UntrustedBookieError,
 )
+from quire.requests import SlowRequests, Trace, run_id
+from quire.run import PEEK_BYTES, peek
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import EncodedRun, encode_request
 from quire.wire.codec import decode_failure
@@ -43,14 +45,25 @@ QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
 NO_MESSAGE: Final = "its answer is not a message"
 
 
-class _Waiting:
-    """An add between its call and its answer."""
+class _Waiting(Trace):
+    """An add between its call and its answer; it is `begun` when it is sent."""
 
-    __slots__ = ("future", "since")
+    __slots__ = ("future", "head")
 
-    def __init__(self, future: asyncio.Future[None], since: float) -> None:
+    def __init__(self, future: asyncio.Future[None], since: float, run: bytes) -> None:
+        super().__init__(since)
         self.future = future
-        self.since = since
+        self.head = run[:PEEK_BYTES]
+
+
+class StreamName(NamedTuple):
+    """A stream in the log of slow requests, and that log."""
+
+    stream: str
+    """Its id, which the bookie knows too."""
+    peer: str
+    """The bookie's address."""
+    slow: SlowRequests
 
 
 class RunStream:
@@ -63,9 +76,16 @@ class RunStream:
     """
 
     def __init__(
-        self, call: RunCall, bookie: BookieId, timeout: float, after: RunStream | None = None
+        self,
+        call: RunCall,
+        bookie: BookieId,
+        timeout: float,
+        after: RunStream | None = None,
+        name: StreamName | None = None,
     ) -> None:
+        """Without a name, slow runs are not logged."""
         self.broken: QuireError | None = None
+        self._name = name
         self._after = after
         self._has_lost = False
         """Whether it broke with runs under way."""
@@ -102,7 +122,7 @@ class RunStream:
             raise BookieBusyError(self._bookie, f"{self._queued_bytes} bytes wait to be sent to it")
         future = self._loop.create_future()
         self._last_submitted += 1
-        self._waiting[self._last_submitted] = _Waiting(future, self._loop.time())
+        self._waiting[self._last_submitted] = _Waiting(future, self._loop.time(), encoded.run)
         self._queue.append(encoded)
         self._queued_bytes += size
         self._queued.set()
@@ -145,6 +165,9 @@ class RunStream:
             runs.append(encoded)
             total += encoded.size
         self._last_sent += len(runs)
+        now = self._loop.time()
+        for number in range(first, self._last_sent + 1):
+            self._waiting[number].begun = now
         self._queued_bytes -= total
         return encode_request(first, self._bookie if first == 1 else None, runs)
 
@@ -174,6 +197,7 @@ class RunStream:
         waiting = self._waiting
         if reply.settled > self._last_sent:
             raise NoMessageError(f"it settles run {reply.settled}, which was not sent")
+        self._tell_slow(reply.settled)
         for failed in reply.failures:
             if failed.number not in waiting or failed.number > reply.settled:
                 raise NoMessageError(f"run {failed.number} fails, which it does not settle")
@@ -186,6 +210,23 @@ class RunStream:
                 future.set_result(None)
         self._tell_drained()
 
+    def _tell_slow(self, last: int, failure: str = "") -> None:
+        """Log the runs up to a number that took long. If the oldest did not, none did."""
+        if self._name is None or not self._waiting:
+            return
+        stream, peer, slow = self._name
+        now = self._loop.time()
+        if now - self._waiting[next(iter(self._waiting))].arrived <= slow.seconds:
+            return
+        for number, each in self._waiting.items():
+            if number > last:
+                return
+            ledger, entry = peek(each.head) or (None, None)
+            about = {"ledger": ledger, "entry": entry, "bookie": self._bookie, "peer": peer}
+            about["failure"] = failure
+            kind = "add" if each.head else "write_lac"
+            slow.tell(kind, each, now, run_id(stream, number), about)
+
     def _tell_drained(self) -> None:
         if not self._waiting and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
@@ -195,7 +236,7 @@ class RunStream:
         self._alarm = None
         if not self._waiting:
             return
-        due = self._waiting[next(iter(self._waiting))].since + self._timeout
+        due = self._waiting[next(iter(self._waiting))].arrived + self._timeout
         if due <= self._loop.time():
             self._break(
                 BookieUnavailableError(self._bookie, f"no answer within {self._timeout:g} s")
@@ -210,6 +251,7 @@ class RunStream:
         self.broken = error
         if self._alarm is not None:
             self._alarm.cancel()
+        self._tell_slow(self._last_submitted, str(error))
         for waiting in self._waiting.values():
             if not waiting.future.done():
                 waiting.future.set_exception(error)

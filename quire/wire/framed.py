@@ -112,6 +112,12 @@ class FramedConnection(asyncio.Protocol):
         self._error: Exception | None = None
         self._alarm: asyncio.TimerHandle | None = None
 
+    @property
+    def address(self) -> str:
+        """Where the other side is, host:port; empty while that is not known."""
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else ""
+
     async def read(self) -> bytes | None:
         """Return the next message, None after the last when the other side has closed.
 

@@ -4,7 +4,8 @@ A hello says which program speaks, which feature levels it knows, and which feat
 connection it offers. Both sides use the features that both offer. The bookie's hello may refuse the
 client, with a reason: a client that is refused hears why, instead of a closed connection.
 
-    {"identity": "…", "version": "0.2.0", "speaks": [1, 2], "features": [], "refusal": {…}}
+    {"identity": "…", "version": "0.2.0", "speaks": [1, 2], "features": [], "stream": "…",
+     "refusal": {…}}
 
 A field that a side does not know is ignored, and so is a feature. Pure.
 """
@@ -16,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from quire.requests import checked_id
 from quire.version import SPEAKS, Speaks, __version__
 from quire.wire.reads import NoMessageError
 
@@ -47,6 +49,8 @@ class Hello:
     speaks: Speaks = SPEAKS
     features: frozenset[str] = FEATURES
     refusal: Refusal | None = None
+    stream: str = ""
+    """The id of a client's stream, by which both sides name its runs in logs; empty for none."""
 
 
 def encode_hello(hello: Hello) -> bytes:
@@ -57,6 +61,8 @@ def encode_hello(hello: Hello) -> bytes:
         "speaks": list(hello.speaks),
         "features": sorted(hello.features),
     }
+    if hello.stream:
+        body["stream"] = hello.stream
     if hello.refusal is not None:
         reason, is_passing = hello.refusal
         body["refusal"] = {"reason": reason[:_TEXT_MAX], "passing": is_passing}
@@ -78,8 +84,9 @@ def decode_hello(message: bytes) -> Hello:
             "speaks": [int(lowest), int(highest)],
             "features": [*features],
         } if 0 < lowest <= highest and all(isinstance(each, str) for each in features):
-            refusal = _refusal(body.get("refusal"))
-            return Hello(identity, version, Speaks(lowest, highest), frozenset(features), refusal)
+            refusal, stream = _refusal(body.get("refusal")), checked_id(body.get("stream"))
+            speaks = Speaks(lowest, highest)
+            return Hello(identity, version, speaks, frozenset(features), refusal, stream)
     raise NoMessageError("not a hello: its fields have other types")
 
 

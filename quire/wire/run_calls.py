@@ -17,7 +17,7 @@ from quire.wire.framed import HELLO_GREETING, ConnectionOverError, FramedConnect
 from quire.wire.hello import Hello, Refusal, decode_hello, encode_hello
 from quire.wire.reads import NoMessageError
 from quire.wire.tls import Blame, TlsError, TlsSession
-from quire.wire.transport import EOF, WRITE_ERRORS, RpcError, explain
+from quire.wire.transport import EOF, WRITE_ERRORS, RpcError, explain, metadata_of
 
 
 class StreamOverError(Exception):
@@ -66,16 +66,21 @@ class GrpcRuns:
     """A stream of runs as a call of a channel.
 
     `explained` gives the meaning of a failed call; without it each is an unavailable bookie.
+    `stream` is the id that both sides name its runs by.
     """
 
     end: None = None  # the channel renews its connections itself
 
     def __init__(
-        self, channel: Any, explained: Callable[[RpcError], Awaitable[Exception]] | None = None
+        self,
+        channel: Any,
+        explained: Callable[[RpcError], Awaitable[Exception]] | None = None,
+        stream: str = "",
     ) -> None:
         self._explained = explained
         # A stream of bytes: adds.py has serialized them.
-        self._call = channel.stream_stream(METHOD, response_deserializer=pb.AddReply.FromString)()
+        call = channel.stream_stream(METHOD, response_deserializer=pb.AddReply.FromString)
+        self._call = call(metadata=metadata_of(stream))
 
     async def write(self, message: bytes, /) -> None:
         try:

@@ -18,6 +18,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from quire.entry import BookieId
 from quire.errors import ConfigurationError
+from quire.requests import checked_id
 from quire.run import FRAME_BYTES_MAX, RUN_BYTES_MAX
 from quire.wire import bookie_pb2 as pb
 from quire.wire.certificates import Certificates, Credentials
@@ -76,6 +77,9 @@ ENDED_ERRORS: Final = (grpc.aio.InternalError,)
 
 ServerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 """One call on the server."""
+
+REQUEST_KEY: Final = "quire-request"
+"""The metadata of a call with the id of its request, or of its stream of runs."""
 
 Options: TypeAlias = tuple[tuple[str, int], ...]
 
@@ -236,3 +240,14 @@ def explain(error: RpcError, timeout: float | None = None) -> str:
     if code is grpc.StatusCode.UNAVAILABLE and details:
         return details
     return f"{code.name.lower().replace('_', ' ')}: {details}" if details else code.name.lower()
+
+
+def metadata_of(request: str) -> tuple[tuple[str, str], ...] | None:
+    """Return the metadata of a call that has an id; None without one."""
+    return ((REQUEST_KEY, request),) if request else None
+
+
+def request_of(context: ServerContext) -> str:
+    """Return the id that a client gave a call; empty if it gave none."""
+    metadata = context.invocation_metadata() or ()
+    return next((checked_id(value) for key, value in metadata if key == REQUEST_KEY), "")

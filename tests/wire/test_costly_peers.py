@@ -183,6 +183,9 @@ class Reader:
     def auth_context(self) -> dict[str, list[bytes]]:
         return {}
 
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
     async def write(self, part: bytes) -> None:
         if len(self.parts) >= self._takes:
             await asyncio.Event().wait()

@@ -50,6 +50,7 @@ HELLOS = st.builds(
     SPEAKS_ANY,
     st.frozensets(st.text(max_size=8), max_size=4),
     REFUSALS,
+    st.from_regex(r"[0-9A-Za-z._:-]{0,64}", fullmatch=True),
 )
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -67,6 +68,12 @@ def test_a_hello_comes_back(hello: Hello) -> None:
 def test_fields_of_a_later_program_are_ignored(hello: Hello, more: dict[str, Any]) -> None:
     message = json.dumps({**json.loads(encode_hello(hello)), **more}).encode()
     assert decode_hello(message) == hello
+
+
+@pytest.mark.parametrize("stream", ["two words", "x" * 65, "a\nb", 7, None, ["a"]])
+def test_a_stream_with_an_impossible_name_is_served_without_one(stream: object) -> None:
+    message = {**json.loads(encode_hello(Hello("client"))), "stream": stream}
+    assert decode_hello(json.dumps(message).encode()) == Hello("client")
 
 
 def understood(message: bytes) -> Hello | None:

@@ -226,6 +226,15 @@ class _Context:
     def add_done_callback(self, callback: Callable[[object], None]) -> None:
         self.callbacks.append(callback)
 
+    def peer(self) -> str:
+        return "ipv4:192.0.2.1:1"
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {}
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
     async def write(self, _: object) -> None:
         return
 

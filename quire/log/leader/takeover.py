@@ -51,6 +51,7 @@ from quire.log.segment_store.port import (
     SegmentSink,
     SegmentStore,
 )
+from quire.requests import requesting
 
 _log = logging.getLogger(__name__)
 
@@ -156,7 +157,8 @@ class TakeOver:
         options = self._options.with_stored(base.settings)
         floor = await self._record.epoch_floor()
         wanted = segment_options(options, base, base.epoch_after(floor), self._segments)
-        ends = await self._recover(base, version, wanted)
+        with requesting():  # one id for all that is asked of bookies
+            ends = await self._recover(base, version, wanted)
         writer = await self._segments.create(wanted)
         try:
             manifest = await self._install(seen, base, ends, writer, floor, deadline)

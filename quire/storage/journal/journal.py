@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from quire.errors import BookieUnavailableError, ReadOnlyBookieError
+from quire.requests import TRACE, Trace
 from quire.storage.disk.blocks import BLOCK_BYTES, align
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.record import (
@@ -56,6 +57,8 @@ class _Pending(NamedTuple, Generic[SubjectT]):
     done: asyncio.Future[None]
     can_wait: bool
     """Whether it stays in the queue when the disk is full."""
+    trace: Trace | None
+    """The trace of its request, if a log of slow requests wants it."""
 
 
 @dataclass(slots=True)
@@ -144,8 +147,11 @@ class Journal(Generic[SubjectT]):
         """
         if self._is_closing or self._failure is not None:
             raise self._unavailable()
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Pending(kind, body, subject, done, can_wait))
+        loop, trace = asyncio.get_running_loop(), TRACE.get()
+        done: asyncio.Future[None] = loop.create_future()
+        if trace is not None and not trace.accepted:
+            trace.accepted = loop.time()
+        self._queue.append(_Pending(kind, body, subject, done, can_wait, trace))
         self._arrived.set()
         return done
 
@@ -262,14 +268,19 @@ class Journal(Generic[SubjectT]):
         data, end = self._encode(batch)
         assert not self._offset % BLOCK_BYTES, f"offset {self._offset} starts no block"
         assert end <= self._options.segment_bytes, f"the batch ends at {end}, after its segment"
+        now = asyncio.get_running_loop().time
+        begun = now()
         await self._segment.file.write(self._offset, data, sync=True)
+        durable = now()
         self.counts.batches += 1
-        self.counts.microseconds += round(1e6 * self.busy_seconds())
+        self.counts.microseconds += round(1e6 * (durable - begun))
         self._offset = end
         self._durable += len(batch)
         self._is_witnessed = all(pending.kind is RecordKind.MARK for pending in batch)
         self._apply([pending.subject for pending in batch])
         for pending in batch:
+            if pending.trace is not None:
+                pending.trace.begun, pending.trace.durable = begun, durable
             if not pending.done.done():
                 pending.done.set_result(None)
 

@@ -14,10 +14,13 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+from quire.entry import LedgerId
 from quire.errors import InvalidRequestError, QuireError, WrongBookieError
+from quire.requests import TRACE, Trace, run_id
 from quire.rights.calls import RUN
+from quire.run import PEEK_BYTES, peek
 from quire.storage.serving.limits import Reception
 from quire.wire import bookie_pb2 as pb
 from quire.wire.identity import ANONYMOUS, Identity
@@ -39,12 +42,28 @@ class RunContext(Protocol):
         ...
 
 
-class _Slot:
+class Origin(NamedTuple):
+    """Where a stream comes from, for the log of slow requests."""
+
+    peer: str = ""
+    """Its client, as the transport knows it."""
+    stream: str = ""
+    """The id that the client gave the stream; runs are named by it and their numbers."""
+
+
+NOWHERE: Final = Origin()
+
+
+class _Slot(Trace):
     """One run between its arrival and its acknowledgement."""
 
-    __slots__ = ("answer", "done", "failure", "size")
+    __slots__ = ("answer", "done", "failure", "head", "ledger", "size")
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, arrived: float, ledger: LedgerId, size: int) -> None:
+        super().__init__(arrived)
+        self.ledger = ledger
+        self.head = b""
+        """The beginning of the run."""
         self.size = size
         self.done = False
         self.failure: pb.Failure | None = None
@@ -59,9 +78,15 @@ class AddStream:
     """
 
     def __init__(
-        self, reception: Reception, context: RunContext, identity: Identity = ANONYMOUS
+        self,
+        reception: Reception,
+        context: RunContext,
+        identity: Identity = ANONYMOUS,
+        origin: Origin = NOWHERE,
     ) -> None:
         self._reception = reception
+        self._origin = origin
+        self._now = asyncio.get_running_loop().time
         self._context = context
         self._identity = identity
         self._slots: deque[_Slot] = deque()
@@ -111,12 +136,13 @@ class AddStream:
                 raise InvalidRequestError(
                     f"{len(request.runs)} runs in one message, of at most {RUNS_PER_MESSAGE_MAX}"
                 )
+            arrived = self._now()
             for run in request.runs:
                 while not self._has_room(len(run.run)):
                     await self._wait_for_room()
                     if acknowledging.done():
                         return
-                self._start(run, await self._denial(run))
+                self._start(run, await self._denial(run), arrived)
 
     def _has_room(self, size: int) -> bool:
         limits = self._reception.limits
@@ -139,8 +165,8 @@ class AddStream:
             return error
         return None
 
-    def _start(self, run: pb.AddRun, denial: QuireError | None) -> None:
-        slot = _Slot(len(run.run))
+    def _start(self, run: pb.AddRun, denial: QuireError | None, arrived: float) -> None:
+        slot = _Slot(arrived, run.ledger, len(run.run))
         self._slots.append(slot)
         self._bytes += slot.size
         self._received += 1
@@ -148,20 +174,21 @@ class AddStream:
             if denial is not None:
                 raise denial
             self._reception.refuse_when_draining()
-            adding = self._begin(run)
+            TRACE.set(slot)  # for the parts that the run passes, until the next run
+            adding = self._begin(run, slot)
         except Exception as error:
             self._finish(slot, error)
         else:
             slot.answer = asyncio.ensure_future(adding)
             slot.answer.add_done_callback(partial(self._answered, slot))
 
-    def _begin(self, run: pb.AddRun) -> Awaitable[None]:
+    def _begin(self, run: pb.AddRun, slot: _Slot) -> Awaitable[None]:
         bookie = self._reception.bookie
         if run.HasField("lac_packet"):
             return bookie.write_lac(run.ledger, run.key, run.lac_packet)
-        return bookie.add(
-            run.ledger, run.key, run.run, recovery=run.recovery, deferred=run.deferred
-        )
+        data = run.run
+        slot.head = data[:PEEK_BYTES]
+        return bookie.add(slot.ledger, run.key, data, recovery=run.recovery, deferred=run.deferred)
 
     def _answered(self, slot: _Slot, answer: asyncio.Future[None]) -> None:
         if not answer.cancelled():
@@ -179,19 +206,36 @@ class AddStream:
             await self._ready.wait()
             self._ready.clear()
             while self._slots and self._slots[0].done:
-                reply = self._collect()
+                settled: list[_Slot] = []
+                reply = self._collect(settled)
                 await self._context.write(reply)
+                self._tell_slow(settled, reply.settled)
                 self._acknowledged = reply.settled
                 self._room.set()
                 self._reception.settled()
         await self._context.write(pb.AddReply(refusal=self._refusal))
 
-    def _collect(self) -> pb.AddReply:
+    def _tell_slow(self, settled: list[_Slot], last: int) -> None:
+        """Log the runs that took long, of those just answered. The first one waited longest: if it
+        did not, none did.
+        """
+        slow, now = self._reception.slow, self._now()
+        if now - settled[0].arrived <= slow.seconds:
+            return
+        peer, stream = self._origin
+        for number, slot in enumerate(settled, last - len(settled) + 1):
+            _, entry = peek(slot.head) or (None, None)
+            about = {"bookie": self._reception.bookie_id, "ledger": slot.ledger, "entry": entry}
+            about["peer"] = peer
+            slow.tell("add" if slot.head else "write_lac", slot, now, run_id(stream, number), about)
+
+    def _collect(self, settled: list[_Slot]) -> pb.AddReply:
         """Take the settled runs off the front and return the reply that answers all of them."""
         number = self._received - len(self._slots)
         reply = pb.AddReply()
         while self._slots and self._slots[0].done:
             slot = self._slots.popleft()
+            settled.append(slot)
             self._bytes -= slot.size
             number += 1
             if slot.failure is not None:

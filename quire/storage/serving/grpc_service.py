@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import resource
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial, wraps
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -26,15 +26,17 @@ from quire.bookie import (
     TlsPorts,
     list_all,
 )
-from quire.entry import BookieId
+from quire.entry import BookieId, LedgerId
+from quire.requests import TRACE, Trace
 from quire.rights.calls import RPCS
-from quire.storage.serving.add_stream import AddStream
+from quire.storage.serving.add_stream import AddStream, Origin
 from quire.storage.serving.handing_over import NotTakenError, give_up, hand_over
 from quire.storage.serving.limits import (
     Doorkeeper,
     Reception,
     ServiceLimits,
     connections_max,
+    named_peer,
     owner_of,
 )
 from quire.storage.serving.refusals import Refusals
@@ -42,6 +44,7 @@ from quire.storage.serving.run_listener import serve_runs
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import RANGES_MAX, encode_info, encode_ranges, encode_tail
 from quire.wire.grpc_tls import peer_identity
+from quire.wire.identity import Identity
 from quire.wire.tls import Contexts
 from quire.wire.transport import (
     ServerContext,
@@ -49,6 +52,7 @@ from quire.wire.transport import (
     advertised,
     bind,
     open_server,
+    request_of,
 )
 
 _Unary: TypeAlias = "Callable[[BookieService, Any], Awaitable[ReplyT]]"
@@ -67,17 +71,20 @@ def _answers(reply: type[ReplyT]) -> Callable[[_Unary[ReplyT]], _Handler[ReplyT]
     """
 
     def decorate(method: _Unary[ReplyT]) -> _Handler[ReplyT]:
-        row = RPCS[method.__name__]
+        kind = method.__name__
+        row = RPCS[kind]
 
         @wraps(method)
         async def handler(self: BookieService, request: Any, context: ServerContext) -> ReplyT:
             reception = self.reception
-            with reception.calling(context):
+            about, identity = getattr(request, "ledger", None), peer_identity(context)
+            traced = _traced(reception, kind, about, context, identity)
+            with reception.calling(context), traced as trace:
                 try:
                     reception.expect(request.bookie)
                     reception.refuse_when_draining()
-                    about = getattr(request, "ledger", None)
-                    await reception.permit(peer_identity(context), row.action_of(request), about)
+                    await reception.permit(identity, row.action_of(request), about)
+                    trace.accepted = reception.now()
                     return await method(self, request)
                 except Exception as error:
                     return reply(failure=reception.failure(error))
@@ -85,6 +92,18 @@ def _answers(reply: type[ReplyT]) -> Callable[[_Unary[ReplyT]], _Handler[ReplyT]
         return handler
 
     return decorate
+
+
+def _traced(
+    reception: Reception,
+    kind: str,
+    ledger: LedgerId | None,
+    context: ServerContext,
+    identity: Identity,
+) -> AbstractContextManager[Trace]:
+    """Trace a call under the id that its client gave it."""
+    peer = named_peer(identity, context.peer())
+    return reception.tracing(kind, ledger, request_of(context), peer)
 
 
 class BookieService:
@@ -95,20 +114,24 @@ class BookieService:
         self.bookie = reception.bookie
 
     async def Add(self, _: object, context: ServerContext) -> None:  # noqa: N802
-        await AddStream(self.reception, context, peer_identity(context)).serve()
+        identity = peer_identity(context)
+        origin = Origin(named_peer(identity, context.peer()), request_of(context))
+        await AddStream(self.reception, context, identity, origin).serve()
 
     async def Read(self, request: pb.ReadRequest, context: ServerContext) -> None:  # noqa: N802
         reception, is_stalled = self.reception, False
-        with reception.calling(context):
+        identity = peer_identity(context)
+        traced = _traced(reception, "Read", request.ledger, context, identity)
+        with reception.calling(context), traced as trace:
             try:
                 reception.expect(request.bookie)
                 reception.refuse_when_draining()
-                identity = peer_identity(context)
                 action = RPCS["Read"].action_of(request)
                 await reception.permit(identity, action, request.ledger)
                 # No name for the answer here: it must be gone when the call is given up.
                 await hand_over(
-                    *(await self._read(request), context, reception.unread, reception.bookie_id),
+                    *(await self._read(request, trace), context),
+                    *(reception.unread, reception.bookie_id),
                     owner_of(identity, context.peer()),
                 )
             except NotTakenError:
@@ -119,17 +142,20 @@ class BookieService:
             if is_stalled:
                 await give_up(context)
 
-    async def _read(self, request: pb.ReadRequest) -> bytes:
+    async def _read(self, request: pb.ReadRequest, trace: Trace) -> bytes:
         bytes_max = min(request.bytes_max, READ_ANSWER_BYTES_MAX)
         async with self.reception.gathering.turn(bytes_max):
             with self.reception.reads.take():
-                return await self.bookie.read(
+                trace.accepted = self.reception.now()
+                found = await self.bookie.read(
                     request.ledger,
                     request.first,
                     request.last,
                     fence_key=request.fence_key if request.HasField("fence_key") else None,
                     bytes_max=bytes_max,
                 )
+                trace.worked = self.reception.now()
+                return found
 
     @_answers(pb.TailReply)
     async def ReadTail(self, request: pb.ReadTailRequest) -> pb.TailReply:  # noqa: N802
@@ -142,6 +168,8 @@ class BookieService:
         timeout = min(request.timeout_ms / 1000, WAIT_SECONDS_MAX)
         with self.reception.waits.take():
             tail = await self.bookie.wait_tail(request.ledger, request.above, timeout)
+        if (trace := TRACE.get()) is not None:
+            trace.begin_again(self.reception.now())
         return encode_tail(tail)
 
     @_answers(pb.ListEntriesReply)

@@ -22,6 +22,7 @@ from quire.errors import (
     NotPermittedError,
     WrongBookieError,
 )
+from quire.requests import REQUEST_ID, SLOW_SECONDS, TRACE, SlowRequests, Trace, new_request_id
 from quire.rights.roles import Action
 from quire.storage.serving.handing_over import Gathering
 from quire.storage.serving.held_bytes import HeldBytes
@@ -32,6 +33,7 @@ from quire.wire.identity import Identity
 from quire.wire.transport import CONNECTIONS_MAX, SENT_RUN_BYTES_MAX, ServerContext
 
 _log = logging.getLogger(__name__)
+_slow_log = logging.getLogger("quire.slow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class ServiceLimits:
     """Of answers that clients have not taken, on all connections: 64 of the largest."""
     connections: int = CONNECTIONS_MAX
     """To each of the two ports, if there are enough descriptors."""
+    slow_request_seconds: float = SLOW_SECONDS
+    """A request that takes longer is written to the log, with its stages."""
 
 
 DESCRIPTORS_RESERVED: Final = 256
@@ -83,6 +87,11 @@ def owner_of(identity: Identity, peer: str) -> str:
             its host alone.
     """
     return identity.name if identity.is_known else peer.rpartition(":")[0]
+
+
+def named_peer(identity: Identity, address: str) -> str:
+    """Return how logs name a peer: its address, after its identity if it has one."""
+    return f"{identity.name} at {address}" if identity.is_known else address
 
 
 class Places:
@@ -155,6 +164,7 @@ class Reception:
             self.refusals,
             grace=GRACE_SECONDS,
         )
+        self.slow = SlowRequests(_slow_log, self.limits.slow_request_seconds)
         self.gathering = Gathering()
         self._draining = False
         self._calls = 0
@@ -213,6 +223,30 @@ class Reception:
         self.settled()
 
     @contextmanager
+    def tracing(
+        self, kind: str, ledger: LedgerId | None, request: str, peer: str
+    ) -> Iterator[Trace]:
+        """Carry out a call in the block, which has a task of its own. If it takes long it is
+        logged, with the stages that the trace has then.
+
+        Args:
+            kind: the name of the call.
+            ledger: the ledger that it is about.
+            request: the id that the client gave it; empty for none.
+            peer: the client, as the transport knows it.
+        """
+        trace, request = Trace(self.now()), request or new_request_id()
+        REQUEST_ID.set(request)
+        TRACE.set(trace)
+        try:
+            yield trace
+        finally:
+            about = {"bookie": self.bookie_id, "ledger": ledger, "peer": peer}
+            now = self.now()
+            trace.worked = trace.worked or now
+            self.slow.tell(kind, trace, now, request, about)
+
+    @contextmanager
     def streaming(self, stream: Stream) -> Iterator[None]:
         """A stream of runs is served in the block."""
         self._streams.append(stream)
@@ -237,6 +271,10 @@ class Reception:
         except NotPermittedError:
             self.refusals.counts["rights"] += 1  # the doorkeeper has said it in its log
             raise
+
+    def now(self) -> float:
+        """Return the loop's clock, which traces are noted by."""
+        return asyncio.get_running_loop().time()
 
     def expect(self, bookie: BookieId) -> None:
         """Raise `WrongBookieError` for a call that is meant for another bookie."""

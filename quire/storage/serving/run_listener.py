@@ -15,8 +15,8 @@ from typing import Final
 
 from quire.aio.timing import time_limit
 from quire.errors import ConfigurationError, InvalidRequestError
-from quire.storage.serving.add_stream import AddStream
-from quire.storage.serving.limits import Reception
+from quire.storage.serving.add_stream import AddStream, Origin
+from quire.storage.serving.limits import Reception, named_peer
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import decode_request
 from quire.wire.framed import (
@@ -143,20 +143,25 @@ class _RunPort:
     async def _serve(self, connection: FramedConnection) -> None:
         try:
             with suppress(ConnectionOverError, TimeoutError):
+                stream = ""
                 if connection.greeting == HELLO_GREETING:
-                    if not await self._meet(connection):
+                    client = await self._meet(connection)
+                    if client is None:
                         return
+                    stream = client.stream
                 elif connection.peer.complaint is not None:
                     return  # it greets as before there was TLS, and has no place for a reason
-                stream = AddStream(self._reception, _Context(connection), connection.peer.identity)
-                await stream.serve()
+                identity = connection.peer.identity
+                origin = Origin(named_peer(identity, connection.address), stream)
+                context = _Context(connection)
+                await AddStream(self._reception, context, identity, origin).serve()
         except Exception as error:
             self._reception.failure(error)
         finally:
             connection.close()
 
-    async def _meet(self, connection: FramedConnection) -> bool:
-        """Exchange hellos with a client; False if it was refused, and is gone.
+    async def _meet(self, connection: FramedConnection) -> Hello | None:
+        """Exchange hellos with a client; return its own, None if it was refused, and is gone.
 
         A refused client is read to its end, for some seconds: to close a connection with bytes that
         were not read would destroy the refusal on its way.
@@ -164,10 +169,12 @@ class _RunPort:
         async with time_limit(HELLO_SECONDS):
             message = await connection.read()
         if message is None:
-            return False
+            return None
         mine = Hello(self._reception.bookie_id)
+        client: Hello | None = None
         try:
-            refusal = judge(decode_hello(message), mine)
+            client = decode_hello(message)
+            refusal = judge(client, mine)
         except NoMessageError as error:
             refusal = Refusal(str(error))
         if connection.peer.complaint is not None:
@@ -176,12 +183,12 @@ class _RunPort:
             refusal = Refusal(f"{self._streams_max} connections are open", is_passing=True)
         await connection.write(encode_hello(replace(mine, refusal=refusal)))
         if refusal is None:
-            return True
+            return client
         self._refusals.count("hello", f"a client: {refusal.reason}")
         async with time_limit(HELLO_SECONDS):
             while await connection.read() is not None:
                 pass
-        return False
+        return None
 
     async def close(self) -> None:
         """Break off requests under way; answers that were written are still sent."""
