@@ -12,7 +12,7 @@ import re
 
 import quire
 import quire.errors
-from quire.errors import BookieUnavailableError, LedgerFencedError, QuireError
+from quire.errors import BookieUnavailableError, LedgerFencedError, MissingPageError, QuireError
 
 
 def drawn() -> list[tuple[int, str]]:
@@ -43,10 +43,19 @@ def test_every_error_tells_what_it_is() -> None:
 
 
 def test_an_error_survives_the_way_between_processes() -> None:
-    for error in (LedgerFencedError(7), BookieUnavailableError("b1", "no answer")):
+    for error in (
+        LedgerFencedError(7),
+        BookieUnavailableError("b1", "no answer"),
+        MissingPageError("/quire/pages/l/00/1", "l"),
+    ):
         for copied in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
             assert type(copied) is type(error)
             assert (str(copied), vars(copied)) == (str(error), vars(error))
+
+
+def test_a_missing_page_is_named_in_a_sentence() -> None:
+    error = MissingPageError("/quire/pages/l/00/1", "l")
+    assert str(error).startswith("metadata record /quire/pages/l/00/1 is corrupt: the page is miss")
 
 
 def modules() -> list[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -30,7 +30,12 @@ from quire.rights.ledger_logs import LedgerLogs
 from quire.rights.lockout import obstacles, remarks
 from quire.rights.roles import Action, Role, roles_for
 from quire.rights.scopes import Reach, Scope
-from quire.rights.stored import change_rights, read_rights
+from quire.rights.stored import (
+    change_rights,
+    read_rights,
+    read_rights_left,
+    replace_rights,
+)
 from quire.rights.table import AccessRule, Effect, RightsTable, identity_named
 from quire.wire.identity import Identity
 
@@ -40,6 +45,18 @@ EXIT_DENIED: Final = 12
 NO_TABLE: Final = "There is no table of rights: each peer may do everything."
 
 Change = Callable[[RightsTable | None], RightsTable]
+
+
+class _Way(NamedTuple):
+    """How a command reads the table, and writes it."""
+
+    read: Callable[[MetadataStore], Awaitable[RightsTable | None]]
+    write: Callable[[MetadataStore, Change], Awaitable[RightsTable]]
+
+
+_BY_RULE: Final = _Way(read_rights, change_rights)
+_AS_A_WHOLE: Final = _Way(read_rights_left, replace_rights)
+"""Also where the table was lost."""
 
 
 @click.group(short_help="Say which identity may do what.")
@@ -138,7 +155,7 @@ def grant(settings: Settings, rules: list[AccessRule], dry_run: bool, anyway: bo
       quire rights grant reader quire://client/guest --logs private- --deny
     """
     work = partial(_change, settings, lambda table: (table or RightsTable()).having(rules))
-    run(lambda: work(dry_run=dry_run, anyway=anyway))
+    run(lambda: work(_BY_RULE, dry_run=dry_run, anyway=anyway))
 
 
 @rights.command(short_help="Take rules away.")
@@ -163,7 +180,7 @@ def revoke(settings: Settings, rules: list[AccessRule], dry_run: bool, anyway: b
         assert table is not None
         return table.without(lambda each: each in rules)
 
-    run(lambda: _change(settings, decide_change, dry_run=dry_run, anyway=anyway))
+    run(lambda: _change(settings, decide_change, _BY_RULE, dry_run=dry_run, anyway=anyway))
 
 
 @rights.command(short_help="Replace all rules by the rules of a file.")
@@ -173,7 +190,7 @@ def revoke(settings: Settings, rules: list[AccessRule], dry_run: bool, anyway: b
 @with_settings
 def apply(settings: Settings, file: Path, dry_run: bool, anyway: bool) -> None:
     """Replace all rules by the rules of a file, in one step. The file has the form of `quire rights
-    show --json`; `effect` may be left out.
+    show --json`; `effect` may be left out. A table that was lost is put back so.
 
     \b
     Example:
@@ -186,7 +203,7 @@ def apply(settings: Settings, file: Path, dry_run: bool, anyway: bool) -> None:
         kept = tuple(known.get(each, each) for each in rules)
         return replace(table or RightsTable(), rules=kept)
 
-    run(lambda: _change(settings, decide_change, dry_run=dry_run, anyway=anyway))
+    run(lambda: _change(settings, decide_change, _AS_A_WHOLE, dry_run=dry_run, anyway=anyway))
 
 
 def read_rules(file: Path) -> list[AccessRule]:
@@ -272,7 +289,9 @@ def _rules(role: str, identities: Sequence[str], reach: Reach, *, deny: bool) ->
     ]
 
 
-async def _change(settings: Settings, change: Change, *, dry_run: bool, anyway: bool) -> None:
+async def _change(
+    settings: Settings, change: Change, way: _Way, *, dry_run: bool, anyway: bool
+) -> None:
     before: RightsTable | None = None
 
     def decide_change(table: RightsTable | None) -> RightsTable:
@@ -285,9 +304,9 @@ async def _change(settings: Settings, change: Change, *, dry_run: bool, anyway: 
 
     async with opened(settings) as store:
         if dry_run:
-            after = decide_change(await read_rights(store))
+            after = decide_change(await way.read(store))
         else:
-            after = await change_rights(store, decide_change)
+            after = await way.write(store, decide_change)
     _print_change(settings, before, after, is_dry=dry_run)
 
 

@@ -76,7 +76,8 @@
     ├── IntegrityError             tell a human: data or identity is wrong
     │   ├── CorruptEntryError          a frame fails its digest or names another entry
     │   ├── CorruptRecordError         a metadata record cannot be believed
-    │   │   └── MissingPageError           a page of a log's manifest is not there
+    │   │   ├── MissingPageError           a page of a log's manifest is not there
+    │   │   └── MissingRightsError         the table of rights is gone
     │   ├── CorruptStorageError        a file of a bookie is damaged
     │   ├── EntryUnknownError          a bookie cannot say whether it ever had the entry
     │   │   └── LedgerDisownedError        it gave the ledger to another bookie
@@ -122,6 +123,7 @@ from quire.errors.base import (
     LogSealedError,
     MissingExtraError,
     MissingPageError,
+    MissingRightsError,
     NodeExistsError,
     NoSuchCursorError,
     NoSuchEntryError,
@@ -228,6 +230,7 @@ __all__ = [
     "MissingExtraError",
     "MissingKeyError",
     "MissingPageError",
+    "MissingRightsError",
     "NoSuchBookieError",
     "NoSuchCursorError",
     "NoSuchEntryError",

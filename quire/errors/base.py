@@ -448,7 +448,18 @@ class MissingPageError(CorruptRecordError):
 
     def __init__(self, path: str, log_id: str) -> None:
         super().__init__(path, f"the page is missing, and the manifest of log {log_id} names it")
-        self.args = (path, log_id)
+        self.log_id = log_id
+
+
+class MissingRightsError(CorruptRecordError):
+    """The table of rights was lost. A server that starts before it is back denies each call."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            path,
+            "the table of rights was lost; servers that start now deny each call: put a whole "
+            "table there with `quire rights apply FILE`",
+        )
 
 
 class CorruptStorageError(IntegrityError):

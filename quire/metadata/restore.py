@@ -29,7 +29,7 @@ from quire.ledger.ids import encode_counter
 from quire.metadata.archive import Saved, Summary, read_archive, verify_archive
 from quire.metastore.changes import Create
 from quire.metastore.cluster import Cluster
-from quire.metastore.layout import CLUSTER, LEDGER_IDS, RESTORING
+from quire.metastore.layout import CLUSTER, LEDGER_IDS, RESTORING, RIGHTS
 from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
 
@@ -67,16 +67,23 @@ async def restore(
     summary = verify_archive(source)
     await _mark(store, summary)
     cluster: Cluster | None = None
+    ruled = False
     for done, record in enumerate(read_archive(source), 1):
         if record.path == CLUSTER:
             cluster = Cluster.decode(record.value)
         elif record.path not in (LEDGER_IDS, MARKER):
+            ruled = ruled or record.path == RIGHTS
             await _write(store, record)
         on_progress(done, summary.records)
     if cluster is None:
         raise CorruptStorageError(str(source), f"it has no {CLUSTER}")
     skipped = (rng or random.SystemRandom()).randint(1, INCARNATIONS_SKIPPED_MAX)
-    begun = replace(cluster, incarnation=summary.incarnation + skipped, adopted=False)
+    begun = replace(
+        cluster,
+        incarnation=summary.incarnation + skipped,
+        adopted=False,
+        ruled=cluster.ruled or ruled,
+    )
     await _write(store, Saved(CLUSTER, begun.encode()))
     await store.delete(MARKER)
     return summary

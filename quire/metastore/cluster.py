@@ -22,7 +22,8 @@ from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
 
 FORMAT: Final = RecordFormat(
-    "cluster", frozenset({"cluster", "incarnation", "adopted", "counted", "level", "raising"})
+    "cluster",
+    frozenset({"cluster", "incarnation", "adopted", "counted", "level", "raising", "ruled"}),
 )
 
 
@@ -47,6 +48,8 @@ class Cluster:
     raising: int = 0
     """The level that an operator is about to raise to, 0 for none. Programs join as if the cluster
     were there already: else one that registers after the operator looked could be missed."""
+    ruled: bool = False
+    """Whether the store has had a table of rights. A table that is missing now was lost."""
 
     def encode(self) -> bytes:
         """Return the record."""
@@ -59,6 +62,8 @@ class Cluster:
             body["level"] = self.level
         if self.raising:
             body["raising"] = self.raising
+        if self.ruled:
+            body["ruled"] = True
         return FORMAT.encode(body, self.unknown)
 
     @classmethod
@@ -67,17 +72,17 @@ class Cluster:
         _, body, unknown = FORMAT.decode(CLUSTER, data)
         cluster = body.get("cluster")
         incarnation, adopted = body.get("incarnation", 0), body.get("adopted", True)
-        counted = body.get("counted", False)
+        counted, ruled = body.get("counted", False), body.get("ruled", False)
         if not isinstance(cluster, str) or not cluster:
             raise CorruptRecordError(CLUSTER, f"cluster id {cluster!r}")
         if type(incarnation) is not int or incarnation < 0 or not isinstance(adopted, bool):
             raise CorruptRecordError(CLUSTER, f"incarnation {incarnation!r}, adopted {adopted!r}")
-        if not isinstance(counted, bool):
-            raise CorruptRecordError(CLUSTER, f"counted {counted!r}")
+        if not isinstance(counted, bool) or not isinstance(ruled, bool):
+            raise CorruptRecordError(CLUSTER, f"counted {counted!r}, ruled {ruled!r}")
         level, raising = body.get("level", FIRST_LEVEL), body.get("raising", 0)
         if type(level) is not int or level < FIRST_LEVEL or type(raising) is not int:
             raise CorruptRecordError(CLUSTER, f"level {level!r}, raising {raising!r}")
-        return cls(cluster, incarnation, adopted, unknown, counted, level, raising)
+        return cls(cluster, incarnation, adopted, unknown, counted, level, raising, ruled)
 
     def check_adopted(self, store: MetadataStore) -> None:
         """Raise `StoreWentBackError` unless the incarnation was adopted."""
@@ -92,8 +97,8 @@ class Cluster:
 class Level:
     """The feature level of a cluster, for programs that write shared records.
 
-    A level never falls. So one that was high enough once is not read again; a lower one is, after
-    `RECHECK_SECONDS`.
+    A level never falls. So a level that was high enough once is not read again; a lower one is,
+    after `RECHECK_SECONDS`.
     """
 
     def __init__(self, store: MetadataStore) -> None:

@@ -151,8 +151,8 @@ class Guard:
             self._deny(identity, action, scope, decision)
 
     def recheck(self, identity: Identity, action: Action, log: str) -> Callable[[], None]:
-        """Return a check for a call that goes on for long: it decides again once the table is
-        another one. Raises as `check_log`.
+        """Return a check for a call that goes on for long: it decides again once the table has
+        changed. Raises as `check_log`.
         """
         seen = self._watch.table
 

@@ -3,6 +3,8 @@
 Invariants:
   - A process that has seen a table never goes back to none. A record that vanishes is a loss, or
     an attack, and the last table stays in force.
+  - A process that starts after the loss denies each call. The cluster's record tells the loss from
+    a cluster that never had rules (stored.py).
   - A record that cannot be read changes nothing, except at the start, when it is an error.
   - While the store is out of reach the last table stays.
 
@@ -22,9 +24,10 @@ from quire.aio.backoff import Backoff
 from quire.aio.retry import retry
 from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
-from quire.errors import CorruptRecordError, HandleClosedError, NoSuchNodeError, QuireError
+from quire.errors import CorruptRecordError, HandleClosedError, MissingRightsError, QuireError
 from quire.metastore.layout import RIGHTS
 from quire.metastore.store import MetadataStore
+from quire.rights.stored import find_rights
 from quire.rights.table import RightsTable
 
 LOOK_SECONDS: Final = 10.0
@@ -51,8 +54,13 @@ class RightsWatch:
         earlier table to go on with.
         """
         try:
-            record = await self._store.get(RIGHTS)
-        except NoSuchNodeError:
+            record = await find_rights(self._store)
+        except MissingRightsError as error:
+            if self.table is None:
+                _log.error("each call is denied: %s", error)
+                self.table = RightsTable()
+            record = None
+        if record is None:
             if self._version is not None:
                 _log.error("%s is gone from the metadata store: its last rules stay", RIGHTS)
             self._version = None

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from quire.cli.root import main
 from quire.metastore import create_store
 from quire.metastore.cluster import Cluster
-from quire.metastore.layout import CLUSTER, ledger_path
+from quire.metastore.layout import CLUSTER, RIGHTS, ledger_path
 from quire.metastore.store import MetadataStore
 from quire.rights.roles import Action
 from tests.golden.metadata import LEDGER
@@ -133,6 +133,27 @@ def test_a_table_is_applied_in_one_step(rights: Terminal, tmp_path: Path) -> Non
     file.write_text(json.dumps({"rules": rows[1:]}))
     assert rights("apply", str(file)).exit_code == 7
     assert rights.json("show") == after
+
+
+def test_a_lost_table_is_put_back_as_a_whole(rights: Terminal, tmp_path: Path) -> None:
+    begin(rights)
+    file = tmp_path / "rights.json"
+    file.write_text(json.dumps(rights.json("show")))
+    rights.write(lambda store: store.delete(RIGHTS))
+    for arguments in (
+        ["show"],
+        ["check", ROOT, "read"],
+        ["grant", "admin", ORDERS],
+        ["grant", "admin", ORDERS, "--anyway"],
+        ["revoke", "admin", ROOT, "--dry-run"],
+    ):
+        done = rights(*arguments)
+        assert done.exit_code == 9, done.stdout
+        assert "quire rights apply FILE" in done.stderr
+    assert rights.json("apply", str(file), "--dry-run")["added"][0]["identity"] == ROOT
+    assert rights("show").exit_code == 9
+    assert rights("apply", str(file)).exit_code == 0
+    assert rights.json("show")["rules"][0]["identity"] == ROOT
 
 
 @pytest.mark.parametrize(

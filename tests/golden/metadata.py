@@ -216,6 +216,7 @@ HEARTBEAT = Heartbeat(
 )
 CLIENT = Member("client", "1", "host, process 7", PROGRAM)
 AT_LEVEL = Cluster("c" * 32, counted=True, level=2)
+RULED = replace(AT_LEVEL, ruled=True)
 TERM = Term(3, "anna", "c-0000000001", "00ff")
 NAMED = Term(4, "anna", "c-0000000002", "00ff", "c-0000000003")
 
@@ -342,6 +343,7 @@ METADATA = (
     _of("standing", RELABELLED, RELABELLED.encode, _standing, "-labels"),
     _of("heartbeat", HEARTBEAT, HEARTBEAT.encode, _heartbeat),
     _of("cluster", AT_LEVEL, AT_LEVEL.encode, Cluster.decode, "-level"),
+    _of("cluster", RULED, RULED.encode, Cluster.decode, "-ruled"),
     _of("cookie", SPREAD, lambda: encode_record("cookie", 1, SPREAD.body()), _twin),
     _record("moves", ASKED),
     _record("healing-switch", SWITCH),

@@ -81,12 +81,12 @@ def test_a_change_survives_a_rival_and_a_lost_answer() -> None:
         left = ["rival", "unknown"]
 
         async def before(method: str, path: str) -> None:
-            if method == "create" and left[:1] == ["rival"]:
+            if method == "commit" and left[:1] == ["rival"]:
                 left.pop(0)
                 await inner.create(standing_path("b1"), BACK.encode())
 
         async def after(method: str, path: str) -> None:
-            if method == "put" and left[:1] == ["unknown"]:
+            if method == "commit" and left[:1] == ["unknown"]:
                 left.pop(0)
                 raise StoreOutcomeUnknownError(path, "by order of the test")
 

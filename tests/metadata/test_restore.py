@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from quire.metadata.backup import back_up
 from quire.metadata.restore import MARKER, restore
 from quire.metastore.changes import Change
 from quire.metastore.cluster import Cluster, read_cluster
-from quire.metastore.layout import BOOKIES, CLUSTER, LEDGER_IDS, ledger_path, log_path
+from quire.metastore.layout import BOOKIES, CLUSTER, LEDGER_IDS, RIGHTS, ledger_path, log_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.sqlite import SqliteStore
 from quire.metastore.store import MetadataStore
@@ -65,6 +66,25 @@ def test_a_store_comes_back_but_for_sessions_and_trust(tmp_path: Path) -> None:
             await LedgerIds(new, random.Random(2)).next()
         with pytest.raises(StoreWentBackError):
             await back_up(new, tmp_path / "again", 2)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_restored_table_of_rights_is_noted(tmp_path: Path, noted: bool) -> None:
+    """Also a table that was saved before the cluster's record had such a note."""
+
+    async def main() -> None:
+        old, new = MemoryStore(), MemoryStore()
+        await filled(old)
+        record = await old.get(CLUSTER)
+        before = Cluster.decode(record.value)
+        await old.put(CLUSTER, replace(before, ruled=noted).encode(), record.version)
+        await old.create(RIGHTS, b"a table")
+        await back_up(old, tmp_path / "backup", 1)
+        await restore(new, tmp_path / "backup")
+        await adopt(new)
+        assert (await read_cluster(new)).ruled
 
     asyncio.run(main())
 

@@ -22,7 +22,7 @@ def test_unknown_fields_are_kept() -> None:
 
 
 def test_an_incarnation_comes_back() -> None:
-    cluster = Cluster("c", 2, False, '{"later":3}', counted=True)
+    cluster = Cluster("c", 2, False, '{"later":3}', counted=True, ruled=True)
     assert Cluster.decode(cluster.encode()) == cluster
 
 
@@ -39,6 +39,7 @@ def test_only_an_adopted_incarnation_counts() -> None:
         {},
         {"cluster": ""},
         {"cluster": "c", "counted": 1},
+        {"cluster": "c", "ruled": "yes"},
         {"cluster": "c", "incarnation": -1},
         {"cluster": "c", "incarnation": True},
         {"cluster": "c", "incarnation": 1, "adopted": 1},

@@ -12,15 +12,18 @@ from quire.errors import (
     ConfigurationError,
     CorruptRecordError,
     LedgerRetiredError,
+    MissingRightsError,
     NotPermittedError,
     StoreUnavailableError,
 )
+from quire.metastore.cluster import read_cluster
 from quire.metastore.layout import RIGHTS, ledger_path
+from quire.metastore.store import Versioned
 from quire.rights import guard as guards
 from quire.rights.guard import LOG_SECONDS, Guard, guarding
 from quire.rights.roles import Action, Role
 from quire.rights.scopes import Reach
-from quire.rights.stored import change_rights, read_rights
+from quire.rights.stored import change_rights, read_rights, replace_rights
 from quire.rights.table import AccessRule, Effect, RightsTable
 from quire.rights.watch import RightsWatch
 from quire.wire.identity import ANONYMOUS
@@ -178,6 +181,76 @@ async def test_nothing_is_served_with_a_table_that_cannot_be_read() -> None:
         with pytest.raises(CorruptRecordError):
             async with guarding(it.store, "b1"):
                 pass
+
+
+async def test_the_cluster_remembers_that_there_was_a_table() -> None:
+    async with scene() as it:
+        await it.begin()
+        assert not (await read_cluster(it.store)).ruled
+        await change_rights(it.store, lambda _: RightsTable((ROOT,)))
+        assert (await read_cluster(it.store)).ruled
+
+
+async def test_a_table_from_before_the_note_is_noted_with_the_next_change() -> None:
+    async with scene() as it:
+        await it.begin()
+        await it.set(ROOT)
+        await change_rights(it.store, lambda table: table or RightsTable())
+        assert (await read_cluster(it.store)).ruled, "though no rule changed"
+        assert await read_rights(it.store) == RightsTable((ROOT,))
+
+
+async def test_a_server_that_starts_after_a_loss_denies_each_call_until_the_table_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with scene() as it:
+        await it.begin()
+        await change_rights(it.store, lambda _: RightsTable((READS,)))
+        await it.store.delete(RIGHTS)
+        await it.watch.look()
+        assert not it.guard.admits(APP, Action.READ, 7)
+        with pytest.raises(NotPermittedError):
+            await it.guard.check(APP, Action.READ, 7)
+        await it.watch.look()
+        assert len([each for each in caplog.records if "each call is denied" in each.message]) == 1
+        await replace_rights(it.store, lambda _: RightsTable((READS,)))
+        await it.watch.look()
+        await it.guard.check(APP, Action.READ, 7)
+
+
+async def test_a_first_table_that_comes_between_two_looks_is_no_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The server finds no table, then the note about the one that was made meanwhile."""
+    async with scene() as it:
+        await it.begin()
+        get = it.store.get
+
+        async def slow(path: str) -> Versioned:
+            monkeypatch.setattr(it.store, "get", get)
+            try:
+                return await get(path)
+            finally:
+                await change_rights(it.store, lambda _: RightsTable((READS,)))
+
+        monkeypatch.setattr(it.store, "get", slow)
+        await it.watch.look()
+        assert it.watch.table == RightsTable((READS,))
+
+
+async def test_a_lost_table_is_not_begun_anew_rule_by_rule() -> None:
+    async with scene() as it:
+        await it.begin()
+        await change_rights(it.store, lambda _: RightsTable((ROOT,)))
+        await it.store.delete(RIGHTS)
+        with pytest.raises(MissingRightsError, match="quire rights apply"):
+            await read_rights(it.store)
+        with pytest.raises(MissingRightsError, match="quire rights apply"):
+            await change_rights(it.store, lambda _: RightsTable((ROOT,)))
+        assert await replace_rights(it.store, lambda _: RightsTable((ROOT,))) == RightsTable(
+            (ROOT,)
+        )
+        assert await read_rights(it.store) == RightsTable((ROOT,))
 
 
 def test_denials_are_counted_and_logged_at_a_bounded_rate(
