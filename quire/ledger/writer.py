@@ -424,11 +424,9 @@ class LedgerWriter(Handle):
         self._watch_deadlines()
 
     def _unconfirmed(self, entry: EntryId) -> QuireError:
-        timeout = self._options.append_timeout
         obstacle = f"; {self._change.obstacle}" if self._change.obstacle is not None else ""
-        return AppendOutcomeUnknownError(
-            self.ledger, entry, f"it was not confirmed within {timeout:g} s{obstacle}"
-        )
+        reason = f"it was not confirmed within {self._options.append_timeout:g} s{obstacle}"
+        return AppendOutcomeUnknownError(self.ledger, entry, reason)
 
     def _refusal(self) -> QuireError:
         """Return the error for an append that never found room."""
@@ -487,11 +485,12 @@ class LedgerWriter(Handle):
         def unknown(entry: EntryId) -> QuireError:
             if taken_over:
                 return LedgerFencedError(self.ledger)
-            return AppendOutcomeUnknownError(self.ledger, entry, reason)
+            error = AppendOutcomeUnknownError(self.ledger, entry, reason)
+            error.__cause__ = self._failure
+            return error
 
         def refused() -> QuireError:
-            failure = self._failure
-            return failure if isinstance(failure, QuireError) else self._closed_error()
+            return self._failure if isinstance(self._failure, QuireError) else self._closed_error()
 
         self._appends.expire(math.inf, 0.0, unknown, refused)
         self._forcing.fail(lambda: unknown(self._window.lac + 1))

@@ -14,13 +14,18 @@ from tests.support.writing import Writing, settle
 DENIAL = NotPermittedError("quire://client/app", "append", "ledger 0")
 
 
-def deny(cluster: LogCluster, *methods: str) -> None:
+def deny(cluster: LogCluster, *methods: str) -> list[str]:
+    """Deny these methods from now on; the list returned grows by every call."""
+    calls: list[str] = []
+
     async def before(method: str, ledger: int) -> None:
+        calls.append(method)
         if method in methods:
             raise NotPermittedError("quire://client/app", method, f"ledger {ledger}")
 
     for bookie in cluster.bookies.values():
         bookie.before = before
+    return calls
 
 
 def test_a_writer_ends_and_replaces_no_bookie() -> None:
@@ -49,6 +54,21 @@ async def test_a_writer_that_one_bookie_denies_ends_too() -> None:
             await world.writer.append(b"1")
         await asyncio.gather(first, return_exceptions=True)
         assert (await world.metadata()).fragments == before
+
+
+async def test_a_leader_names_the_append_that_was_denied(cluster: LogCluster) -> None:
+    """It would be denied the recovery of its segment, too, and begins none."""
+    client = cluster.new_client()
+    log = await client.open()
+    await log.append(b"0")
+    before = (await client.manifest()).segments
+    calls = deny(cluster, "add", "read", "read_tail")
+    for _ in range(2):
+        with pytest.raises(AppendOutcomeUnknownError, match="no right to add on ledger"):
+            await log.append(b"1")
+    assert set(calls) == {"add"}
+    assert (await client.manifest()).segments == before
+    log.abandon()
 
 
 async def make_ledger(cluster: LogCluster) -> int:

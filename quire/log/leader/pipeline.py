@@ -35,6 +35,7 @@ from quire.errors import (
     EntryTooLargeError,
     InvalidRequestError,
     QuireError,
+    RefusedError,
     TailConflictError,
 )
 from quire.log.leader.accumulator import Outbox, Parcel
@@ -388,11 +389,17 @@ class Pipeline:
     async def _mend(self, cause: BaseException) -> None:
         """Close the broken ledger by recovery, confirm the parcels that it holds, and send the
         others again.
+
+        Bookies that refuse this program's appends would refuse its recovery, too. So the leader
+        ends with the first refusal: it names the call that the application made.
         """
         segment = self._chain.current
         segment.writer.abandon()
         if isinstance(cause, Taken):
             raise deposed_by(self._chain.name, self._chain.epoch, cause) from cause
+        for refusal in (cause, cause.__cause__):
+            if isinstance(refusal, RefusedError):
+                raise refusal
         self._mends += 1
         if self._mends > MENDS_MAX:
             raise cause

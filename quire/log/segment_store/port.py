@@ -111,7 +111,8 @@ class SegmentSink(Protocol):
 
         Raises, from the call or from the future: `LedgerFencedError` or `LedgerClosedError` when
         another client seals the segment, `NoSuchLedgerError` when it was deleted,
-        `AppendOutcomeUnknownError` for an entry whose fate is unknown.
+        `AppendOutcomeUnknownError` for an entry whose fate is unknown. A `RefusedError` that
+        ended the sink is raised itself, or is the cause of the unknown fate.
         """
         ...
 
