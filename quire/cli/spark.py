@@ -251,7 +251,7 @@ def _jobs(module: str) -> Any:
 
 @contextlib.contextmanager
 def _session(name: str, master: str) -> Iterator[Any]:
-    with _jobs("failures").plain_errors():
+    with _jobs("errors").plain_errors():
         sessions = _jobs("jobs.session")
         with JavaWork(sessions.find_java, sessions.silence_java).handling() as java:
             with java.starting():

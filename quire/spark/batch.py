@@ -21,6 +21,7 @@ from quire.errors import InvalidRequestError, NoSuchLogError
 from quire.log.reading.span import Span
 from quire.spark.beginning import check_beginning
 from quire.spark.clients import worker_client, worker_keyring
+from quire.spark.errors import reporting
 from quire.spark.options import ReadOptions
 from quire.spark.packing import Packed, pack
 
@@ -33,6 +34,7 @@ class SpanPartition(InputPartition):
         self.spans = spans
 
 
+@reporting
 class LogBatchReader(DataSourceReader):
     """Plans on the driver, reads in the workers."""
 
@@ -44,9 +46,12 @@ class LogBatchReader(DataSourceReader):
         options = self._options
         client = worker_client(options.cluster)
         found: list[Span] = []
-        for log in options.select(client.list_logs()):
+        logs = options.select(client.list_logs())
+        options.check_offsets(logs)
+        for log in logs:
+            bounds = options.bounds_of(log)
             try:
-                spans = client.snapshot_log(log, password=options.password, bounds=options.bounds)
+                spans = client.snapshot_log(log, password=options.password, bounds=bounds)
                 check_beginning(client, log, options)  # workers report later trims
             except NoSuchLogError:
                 if log in options.logs:
@@ -80,11 +85,12 @@ class EntriesPartition(InputPartition):
         self.last = last
 
 
+@reporting
 class LedgerBatchReader(DataSourceReader):
     """Reads a raw ledger as it is: up to its end when it is closed, else up to its LAC."""
 
     def __init__(self, options: ReadOptions) -> None:
-        if options.bounds != ReadOptions("").bounds:
+        if not options.is_unbounded:
             raise InvalidRequestError(
                 "option 'ledger' reads all entries: filter by the column 'entry' instead"
             )

@@ -16,8 +16,12 @@ def check_beginning(client: SyncClient, log: str, options: ReadOptions) -> None:
     """Raise `PositionTrimmedError`, naming the option, when its place in the log was trimmed."""
     if not options.fail_on_data_loss:
         return
-    bounds = options.bounds
-    for option, place in (("fromPosition", bounds.first), ("fromOffset", bounds.first_offset)):
+    bounds, named = options.bounds, options.starting.number_of(log)
+    for option, place in (
+        ("fromPosition", bounds.first),
+        ("fromOffset", bounds.first_offset),
+        ("startingOffsets", named or 0),
+    ):
         if place in (BEGINNING, 0):
             continue
         try:

@@ -5,7 +5,9 @@ Spark hands over option names in lower case and values as text. Pure: no clock a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -15,10 +17,20 @@ from quire.entry import LedgerId
 from quire.errors import ConfigurationError, InvalidRequestError
 from quire.ledger.quorum import Replication
 from quire.log.manifest.options import LogOptions
-from quire.log.reading.bounds import EVERYTHING, Bounds
+from quire.log.reading.bounds import EVERYTHING, OFFSET_MAX, TIME_MAX_MS, Bounds
 from quire.log.records.batch import Compression
 from quire.log.records.position import Position, to_ms
+from quire.spark.holding import DELAY_SECONDS, BatchMinimum
+from quire.spark.offsets import (
+    EVERYWHERE_FIRST,
+    EVERYWHERE_LAST,
+    End,
+    Offsets,
+    parse_ending,
+    parse_starting,
+)
 from quire.spark.packing import SPLIT_BYTES, PartitionLimits
+from quire.units import parse_seconds
 
 T = TypeVar("T")
 
@@ -45,13 +57,33 @@ _READ: Final = (
     "cluster", "log", "ledger", "password", "keyFile", "columns", "splitBytes",
     "minPartitions", "maxRecordsPerPartition",
     "fromPosition", "toPosition", "fromOffset", "toOffset", "fromTime", "toTime", "failOnDataLoss",
+    "startingOffsets", "startingTimestamp", "endingOffsets", "subscribePattern",
 )  # fmt: skip
-_ENDS: Final = ("toPosition", "toOffset", "toTime")
-_STREAM: Final = ("maxRecordsPerTrigger", "cursor")
+_ENDS: Final = ("toPosition", "toOffset", "toTime", "endingOffsets")
+_STREAM: Final = ("maxRecordsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "cursor")
 _WRITE: Final = (
     "cluster", "log", "password", "keyFile", "job", "sequence", "after", "compression", "ensemble",
     "writeQuorum", "ackQuorum", "checkpointLocation", "path", "columns",
 )  # fmt: skip
+
+_ONE_BEGINNING: Final = (
+    "startingOffsets", "startingTimestamp", "fromPosition", "fromOffset", "fromTime"
+)  # fmt: skip
+_ONE_END: Final = ("endingOffsets", "toPosition", "toOffset", "toTime")
+
+_OF_KAFKA: Final = {
+    "kafka.bootstrap.servers": "cluster",
+    "subscribe": "log",
+    "assign": "log",
+    "topic": "log",
+    "maxOffsetsPerTrigger": "maxRecordsPerTrigger",
+    "startingOffsetsByTimestamp": "startingTimestamp",
+    "endingTimestamp": "toTime",
+    "endingOffsetsByTimestamp": "toTime",
+    "kafka.group.id": "cursor",
+    "groupIdPrefix": "cursor",
+}
+"""Options of Spark's Kafka source that have another name here."""
 
 
 class Given:
@@ -61,9 +93,10 @@ class Given:
         names = {name.lower(): name for name in known}
         for key in sorted(options):
             if key.lower() not in names:
+                ours = {name.lower(): ours for name, ours in _OF_KAFKA.items()}.get(key.lower())
+                known_names = ours if ours in names.values() else ", ".join(sorted(names.values()))
                 raise ConfigurationError(
-                    f"option {key!r} is not one of {what} format 'quire': use "
-                    f"{', '.join(sorted(names.values()))}"
+                    f"option {key!r} is not one of {what} format 'quire': use {known_names}"
                 )
         self._values = {names[key.lower()]: value for key, value in options.items()}
 
@@ -84,6 +117,12 @@ class Given:
                 f"option {name}={self._values[name]!r} is not understood: {error}"
             ) from None
 
+    def at_most_one(self, name: str, others: Iterable[str]) -> None:
+        """Raise `ConfigurationError` when an option is given together with one of the others."""
+        for other in others:
+            if other != name and self.has(name) and self.has(other):
+                raise ConfigurationError(f"options {name} and {other} say the same: give one")
+
     def has(self, name: str) -> bool:
         """Whether an option was given."""
         return name in self._values
@@ -91,16 +130,22 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of a read. `logs` are names and patterns (`*`, `?`, `[…]`)."""
+    """Options of a read. `logs` are names and patterns (`*`, `?`, `[…]`), `pattern` is a regular
+    expression over whole names.
+    """
 
     cluster: str
     logs: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
     ledger: LedgerId | None = None
     password: bytes = field(default=b"", repr=False)
     columns: tuple[str, ...] = tuple(LOG_COLUMNS)
     limits: PartitionLimits = field(default_factory=PartitionLimits)
     bounds: Bounds = EVERYTHING
+    starting: Offsets = EVERYWHERE_FIRST
+    ending: Offsets = EVERYWHERE_LAST
     records_per_trigger: int | None = None
+    minimum: BatchMinimum = field(default_factory=BatchMinimum)
     fail_on_data_loss: bool = True
     cursor: str | None = None
     key_file: str | None = None
@@ -111,19 +156,28 @@ class ReadOptions:
         known = (*(name for name in _READ if name not in _ENDS), *_STREAM) if streaming else _READ
         given = Given(options, known, "a streaming read of" if streaming else "a read of")
         ledger = given.get("ledger", _natural, None)
-        if ledger is not None and (streaming or given.has("log")):
+        if ledger is not None and (streaming or given.has("log") or given.has("subscribePattern")):
             raise ConfigurationError(
                 "option 'ledger' reads one raw ledger, in a batch: give it without 'log'"
             )
+        given.at_most_one(_ONE_BEGINNING[0], _ONE_BEGINNING)
+        given.at_most_one(_ONE_BEGINNING[1], _ONE_BEGINNING)
+        given.at_most_one(_ONE_END[0], _ONE_END)
         return cls(
             cluster=given.required("cluster"),
             logs=() if ledger is not None else _logs(given),
+            pattern=given.get("subscribePattern", _regex, None),
             ledger=ledger,
             password=given.get("password", str.encode, b""),
             columns=given.get("columns", _columns_of(ledger), tuple(_schema_of(ledger))),
             limits=_limits(given),
             bounds=_bounds(given),
+            starting=given.get(
+                "startingOffsets", parse_starting if streaming else _batch_start, EVERYWHERE_FIRST
+            ),
+            ending=given.get("endingOffsets", parse_ending, EVERYWHERE_LAST),
             records_per_trigger=given.get("maxRecordsPerTrigger", _positive, None),
+            minimum=_minimum(given),
             fail_on_data_loss=given.get("failOnDataLoss", _flag, True),
             cursor=given.get("cursor", _name, None),
             key_file=given.get("keyFile", str, None),
@@ -147,11 +201,33 @@ class ReadOptions:
         existing = sorted(names)
         chosen: dict[str, None] = {}
         for wanted in self.logs:
-            if any(sign in wanted for sign in "*?["):
+            if _has_signs(wanted):
                 chosen.update((name, None) for name in existing if fnmatchcase(name, wanted))
             else:
                 chosen[wanted] = None
+        if self.pattern is not None:
+            chosen.update((name, None) for name in existing if self.pattern.fullmatch(name))
         return list(chosen)
+
+    def means(self, log: str) -> bool:
+        """Return whether a log is meant, if it exists."""
+        return log in self.select([log])
+
+    def bounds_of(self, log: str) -> Bounds:
+        """Return the bounds in a log: those of all logs, and what the offsets say of this one."""
+        first, end = self.starting.number_of(log), self.ending.number_of(log)
+        return self.bounds & Bounds(first_offset=first or 0, end_offset=_or(end, OFFSET_MAX))
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether the options leave nothing out."""
+        offsets = (self.starting, self.ending)
+        return self.bounds == EVERYTHING and offsets == (EVERYWHERE_FIRST, EVERYWHERE_LAST)
+
+    def check_offsets(self, logs: Collection[str]) -> None:
+        """Raise `ConfigurationError` when offsets are given for a log that is not among `logs`."""
+        self.starting.check("startingOffsets", logs)
+        self.ending.check("endingOffsets", logs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +301,9 @@ def _bounds(given: Given) -> Bounds:
         end=given.get("toPosition", Position.parse, everything.end),
         first_offset=given.get("fromOffset", _natural, None) or 0,
         end_offset=_or(given.get("toOffset", _natural, None), everything.end_offset),
-        first_ms=given.get("fromTime", time_ms, everything.first_ms),
+        first_ms=given.get(
+            "startingTimestamp", time_ms, given.get("fromTime", time_ms, everything.first_ms)
+        ),
         end_ms=given.get("toTime", time_ms, everything.end_ms),
     )
 
@@ -238,22 +316,72 @@ def _limits(given: Given) -> PartitionLimits:
     )
 
 
+def _minimum(given: Given) -> BatchMinimum:
+    records_min = given.get("minOffsetsPerTrigger", _positive, 0)
+    records_max = given.get("maxRecordsPerTrigger", _positive, None)
+    if records_max is not None and records_min > records_max:
+        raise ConfigurationError(
+            f"minOffsetsPerTrigger={records_min} is above maxRecordsPerTrigger={records_max}: "
+            "no batch could be so large"
+        )
+    if given.has("maxTriggerDelay") and not records_min:
+        raise ConfigurationError(
+            "option maxTriggerDelay has nothing to wait for: give minOffsetsPerTrigger, too"
+        )
+    return BatchMinimum(records_min, given.get("maxTriggerDelay", _delay, DELAY_SECONDS))
+
+
 def _or(value: int | None, otherwise: int) -> int:
     return otherwise if value is None else value
 
 
 def time_ms(text: str) -> int:
-    """Return the Unix milliseconds of an ISO time with its zone: the first that are not before it.
+    """Return the Unix milliseconds of a time: itself milliseconds, or an ISO time with its zone.
 
-    Raises `ValueError`.
+    A time between two milliseconds counts as the later one. Raises `ValueError`.
     """
+    if text.isascii() and text.isdigit():
+        if len(text) == len("20261121"):
+            raise ValueError("it may be a date or milliseconds: write 2026-11-21T10:00:00Z")
+        return _milliseconds(text)
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError("give the time zone, as in 2026-11-21T10:00:00Z")
     return to_ms(moment)
 
 
+def _milliseconds(text: str) -> int:
+    if int(text) > TIME_MAX_MS:
+        raise ValueError(f"milliseconds go up to {TIME_MAX_MS}")
+    return int(text)
+
+
+def _batch_start(text: str) -> Offsets:
+    found = parse_starting(text)
+    if End.LATEST in (found.rest, *(mark for _, mark in found.by_log)):
+        raise ValueError("a batch that begins at 'latest' has no records: write earliest")
+    return found
+
+
+def _delay(text: str) -> float:
+    if text.replace(".", "").isdigit():  # Kafka's source means milliseconds, quire seconds
+        raise ValueError("write a unit, as in 15m or 30s")
+    seconds = parse_seconds(text)
+    if not 0 < seconds < math.inf:
+        raise ValueError("write a time above 0, as in 15m or 30s")
+    return seconds
+
+
+def _regex(text: str) -> Any:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"write a regular expression as Python has them: {error}") from None
+
+
 def _logs(given: Given) -> tuple[str, ...]:
+    if given.has("subscribePattern") and not given.has("log"):
+        return ()
     given.required("log")
     return given.get("log", _names, ())
 
@@ -273,7 +401,11 @@ def _name(text: str) -> Any:
 
 def is_pattern(name: str) -> bool:
     """Whether option `log` understands a name as something else than this one log."""
-    return name != name.strip() or any(sign in name for sign in "*?[,")
+    return name != name.strip() or "," in name or _has_signs(name)
+
+
+def _has_signs(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
 
 
 def _one_name(text: str) -> str:

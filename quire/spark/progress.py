@@ -64,23 +64,33 @@ def start_of(start: Progress, log: str, end: Place) -> int:
     """Return where a batch that ends at `end` begins, also in a log that is new to the query.
 
     Spark does not write down where its first batch begins: after a crash it asks again, and the
-    answer may differ by then. Spark does write down the end, which holds the beginning.
+    answer may differ by then. Spark does write down the end, which holds the beginning. The end of
+    a log that was recreated holds the beginning of the new log.
     """
-    begun = log in start and (start[log].first == end.first or not end.sure)
-    return start[log].offset if begun else end.first
+    begun = log in start and start[log].id == end.id
+    if begun and (start[log].first == end.first or not end.sure):
+        return start[log].offset
+    return end.first
 
 
 def reached(start: Progress, end: Progress) -> Progress:
     """Return where a query is after a batch: at its end, and never before its beginning.
 
-    An unsure end may lie before the beginning, when it came from bookies that know less. The batch
-    is empty then, and the next one begins where this one began.
+    In a log that the end does not name, the query is where it was. Spark has written down nothing
+    of that log, so the query begins there. An unsure end may lie before the beginning, when it came
+    from bookies that know less. The batch is empty then, and the next one begins where this one
+    began.
     """
-    places: Progress = {}
+    places = {log: Place(place.id, place.offset, place.offset) for log, place in start.items()}
     for log, place in end.items():
         begin = start_of(start, log, place)
         places[log] = place if begin <= place.offset else Place(place.id, begin, begin)
     return places
+
+
+def available(start: Progress, ends: Progress) -> int:
+    """Return how many records there are between two places."""
+    return sum(end.offset - start_of(start, log, end) for log, end in ends.items())
 
 
 def admit(start: Progress, ends: Progress, records_max: int | None) -> Progress:

@@ -13,11 +13,13 @@ from pyspark.sql.types import StructType
 
 from quire.errors import InvalidRequestError
 from quire.spark.batch import LedgerBatchReader, LogBatchReader
+from quire.spark.errors import reporting
 from quire.spark.options import ReadOptions, WriteOptions, read_schema
 from quire.spark.stream import LogStreamReader
 from quire.spark.writer import LogStreamWriter, LogWriter, check_schema
 
 
+@reporting
 class LogDataSource(DataSource):
     """Format `quire`: docs/spark.md has the options."""
 

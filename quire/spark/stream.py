@@ -11,9 +11,11 @@ query, so they wait for transient failures to pass.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from random import Random
+from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -31,25 +33,43 @@ from quire.spark.batch import SpanPartition, read_partition
 from quire.spark.beginning import check_beginning
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.ending import end_of
+from quire.spark.errors import reporting
+from quire.spark.holding import Holding
+from quire.spark.offsets import End
 from quire.spark.options import ReadOptions
 from quire.spark.packing import pack
 from quire.spark.patience import patiently
-from quire.spark.progress import Place, Progress, admit, from_json, reached, start_of, to_json
+from quire.spark.progress import (
+    Place,
+    Progress,
+    admit,
+    available,
+    from_json,
+    reached,
+    start_of,
+    to_json,
+)
 from quire.spark.versions import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
+from quire.steady import own_clock
 from quire.sync import SyncClient
 
+_log: Final = logging.getLogger(__name__)
 
+
+@reporting
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches beside the driver, reads them in the workers."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._target: dict[str, int] | None = None
+        self._holding = Holding(options.minimum)
+        self._clock = own_clock(Random()).seconds
         self._reached: Progress | None = None
         """Where the query is, as far as Spark has said: before 4.2 it does not say it again."""
 
@@ -58,7 +78,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a query without a checkpoint begins."""
         logs = patiently(self._logs)
-        places = {log: patiently(self._begin, log) for log in logs}
+        self._options.check_offsets(logs)
+        places = {log: patiently(self._begin, log, at_first=True) for log in logs}
         self._reached = {log: place for log, place in places.items() if place is not None}
         return to_json(self._reached)
 
@@ -80,6 +101,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for log, end in ends.items()
                 if log in self._target or log in began
             }
+        elif self._holding.holds(available(began, ends), self._clock()):
+            return to_json(began)
         records_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return to_json(admit(began, ends, records_max))
 
@@ -99,9 +122,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _client(self) -> SyncClient:
         return worker_client(self._options.cluster)
 
-    def _begin(self, log: str) -> Place | None:
-        """Where a query begins; None for a log that a pattern named, and that was deleted since."""
+    def _begin(self, log: str, *, at_first: bool = False) -> Place | None:
+        """Where a query begins; None for a log that a pattern named, and that was deleted since.
+
+        Only a query's first look begins at the end of a log (`latest`): the records of a log that
+        is found later are all new to the query.
+        """
         try:
+            if at_first and self._options.starting.of(log) is End.LATEST:
+                return self._last(log)
             return self._first(log)
         except NoSuchLogError:
             if log in self._options.logs:
@@ -113,18 +142,23 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises `PositionTrimmedError` when the place that its options name was trimmed.
         """
-        place = self._first_left(log)
+        place = self._first_left(log, self._options.bounds_of(log))
         check_beginning(self._client, log, self._options)
         return place
 
-    def _first_left(self, log: str) -> Place:
+    def _last(self, log: str) -> Place:
+        """Where a query begins that wants only later records."""
+        log_id = self._client._logs.describe(log).log_id
+        end = self._decided_end(log)
+        return Place(log_id, end, end)
+
+    def _first_left(self, log: str, bounds: Bounds) -> Place:
         """Where a query begins, or at the first record after it that was not trimmed."""
-        options = self._options
         manifest = self._client._logs.describe(log)
         end = self._end(log)  # before the snapshot: later appends are in neither
-        found = self._first_slice(self._snapshot(log, options.bounds))
+        found = self._first_slice(self._snapshot(log, bounds))
         # Records before the wanted offset stay unwanted, also if the log is still empty.
-        begin = max(end, options.bounds.first_offset)
+        begin = max(end, bounds.first_offset)
         first = begin if found is None else _offset_of(found)
         return Place(manifest.log_id, first, first)
 
@@ -141,23 +175,45 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The places after all records that can be read now, never before the query's beginning."""
         ends: Progress = {}
         for log in sorted({*self._logs(), *began}):
-            place = began.get(log) or self._begin(log)
-            if place is None:
+            if log in began and not self._options.means(log):
+                ends[log] = began[log]  # the query went on without it, and may come back to it
                 continue
-            try:
-                ends[log] = place.at(self._end_behind(log, place))
-            except NoSuchLogError:
-                if self._options.fail_on_data_loss:
-                    raise
-                ends[log] = place
+            place = began.get(log) or self._begin(log)
+            if place is not None:
+                ends[log] = self._end_of(log, place)
         return ends
+
+    def _end_of(self, log: str, place: Place) -> Place:
+        """The place after all records of a log, or of the log that has taken its name."""
+        try:
+            return place.at(self._end_behind(log, place))
+        except NoSuchLogError:
+            if self._options.fail_on_data_loss:
+                raise
+        except LogReplacedError:
+            if self._options.fail_on_data_loss:
+                raise
+            _log.warning(
+                "log %r was deleted and recreated: the query goes on with the new log from its "
+                "first record; records of the old log after offset %d were not read",
+                log, place.offset - 1,
+            )  # fmt: skip
+            with suppress(NoSuchLogError, LogReplacedError):  # deleted again: the next look
+                again = self._first_left(log, self._recreated_bounds)
+                return again.at(self._end_behind(log, again))
+        return place
+
+    @property
+    def _recreated_bounds(self) -> Bounds:
+        """Bounds in a recreated log: the options' offsets and positions mean another log's."""
+        return Bounds(first_ms=self._options.bounds.first_ms)
 
     def _unsure_ends(self) -> Progress:
         """The places after all records, of a query whose beginning is not known."""
         ends: Progress = {}
         for log in self._logs():
             with suppress(NoSuchLogError):  # whether the query has read it, `partitions` will know
-                place = self._first_left(log)
+                place = self._first_left(log, self._options.bounds_of(log))
                 ends[log] = place.at(max(place.offset, self._decided_end(log))).unsure()
         return ends
 
@@ -189,7 +245,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut a batch into ranges of entries."""
         began, ends = from_json(start), from_json(end)
-        self._check_seen(began, ends)
+        if self._options.fail_on_data_loss:
+            self._check_seen(began, ends)
         self._reached = reached(began, ends)
         found: list[Span] = []
         for log, place in ends.items():
@@ -205,7 +262,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         for log, place in began.items():
             end = ends.get(log)
-            if end is None and self._options.fail_on_data_loss:
+            if end is None and self._options.means(log):
                 patiently(self._client._logs.describe, log)
             if end is not None and end.id != place.id:
                 raise LogReplacedError(log)
@@ -215,9 +272,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             spans = self._snapshot(log, bounds)
             self._check(log, place, wanted, spans)
-        except NoSuchLogError:
+        except (NoSuchLogError, LogReplacedError) as error:
             if self._options.fail_on_data_loss:
                 raise
+            _log.warning("offsets %d to %d are lost: %s", wanted.start, wanted.stop - 1, error)
             return []
         return spans
 

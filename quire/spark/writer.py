@@ -35,6 +35,7 @@ from quire.log.records.txids import NO_TXID
 from quire.log.segment_store.ledgers import facts_of
 from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.content import Content
+from quire.spark.errors import reporting
 from quire.spark.options import WriteOptions
 from quire.spark.patience import patiently
 from quire.spark.versions import DataSourceStreamArrowWriter
@@ -105,6 +106,7 @@ class _Writing:
         )
 
 
+@reporting
 class LogWriter(_Writing, DataSourceArrowWriter):
     """Writes a data frame."""
 
@@ -130,6 +132,7 @@ class LogWriter(_Writing, DataSourceArrowWriter):
         return Job(self._job, self._options.sequence)
 
 
+@reporting
 class LogStreamWriter(_Writing, DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query; their numbers are the job's sequence."""
 

@@ -14,9 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 import quire.sync
 from quire import LogOptions
+from quire.errors import PositionTrimmedError
 from quire.log.records.position import Position
 from quire.spark import stream
 from quire.spark.beginning import check_beginning
+from quire.spark.errors import find_error
 from quire.spark.options import ReadOptions
 from quire.spark.stream import LogStreamReader
 
@@ -154,8 +156,13 @@ def test_what_was_trimmed_before_it_was_read_is_an_error(
     with quire.sync.connect(cluster) as client:
         positions = [record.position for record in client.read_log("lossy")]
         client.trim_log("lossy", positions[40])
-    with pytest.raises(StreamingQueryException, match="offset 30 of log 'lossy' was trimmed"):
+    with pytest.raises(
+        StreamingQueryException, match="offset 30 of log 'lossy' was trimmed"
+    ) as end:
         run(spark, tmp_path, collect(batches), **options)
+    error = find_error(end.value)
+    assert isinstance(error, PositionTrimmedError)
+    assert (error.log, error.position) == ("lossy", "offset 30")
     run(spark, tmp_path, collect(batches), **options, failOnDataLoss="false")
     assert read(batches, "lossy") == [*range(30), *range(40, 90)]
     assert positions[0] == Position(1, 0, 0)
@@ -164,5 +171,13 @@ def test_what_was_trimmed_before_it_was_read_is_an_error(
 def test_a_query_may_begin_in_the_middle(spark: SparkSession, cluster: str, tmp_path: Path) -> None:
     append(cluster, "middle", 0, 60)
     batches: Batches = {}
-    run(spark, tmp_path, collect(batches), cluster=cluster, log="middle", fromOffset=31)
+    run(
+        spark,
+        tmp_path,
+        collect(batches),
+        cluster=cluster,
+        subscribePattern="midd.e",
+        startingOffsets='{"middle": 31}',
+        minOffsetsPerTrigger=1000,
+    )
     assert read(batches, "middle") == list(range(31, 60))

@@ -14,7 +14,7 @@ from pyspark.sql.window import Window
 import quire.sync
 from quire.errors import BehindError, InvalidRequestError, NoSuchLogError
 from quire.spark.ending import end_of
-from quire.spark.failures import workers_errors
+from quire.spark.errors import typed_errors
 from quire.spark.options import is_pattern
 from quire.spark.patience import patiently
 
@@ -127,7 +127,7 @@ def _load(spark: SparkSession, place: Place, end: int, options: Mapping[str, str
     """
     reader = spark.read.format("quire").options(**place.options(), **options, toOffset=end)
     frame = reader.load()
-    with workers_errors():
+    with typed_errors():
         last = frame.select("offset").tail(1)  # which plans the frame, and reads its last range
     known = last[0].offset + 1 if last else _end(place)[1]
     if known < end:
@@ -137,7 +137,7 @@ def _load(spark: SparkSession, place: Place, end: int, options: Mapping[str, str
 
 def _save(frame: DataFrame, place: Place, **options: str | int) -> None:
     writer = frame.write.format("quire").mode("append")
-    with workers_errors():
+    with typed_errors():
         writer.options(**place.options(), **options).save()
 
 
