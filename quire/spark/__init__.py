@@ -5,15 +5,16 @@
 Planning happens on the driver, reading and writing in Spark's workers, each with a client of its
 own. docs/spark.md has the options and the guarantees.
 
-Read `options.py` and `packing.py` (pure), `source.py` (what Spark finds) with
-`registration.py` (where), `batch.py`, `stream.py`
-with `progress.py` (following), and `writer.py`; `jobs/` has whole programs.
+Read `options.py`, `offsets.py`, `where.py` and `packing.py` (pure), `source.py` (Spark finds it)
+with `registration.py`, `batch.py`, `reading.py` (one part of a log), `stream.py` with `progress.py`
+and `holding.py` (following), `writer.py`, and `errors.py`; `jobs/` has whole programs.
 
 May import: quire.sync, quire.log, quire.ledger, values. pyspark is imported in this package and
 nowhere else (`pip install 'quire[spark]'`).
 """
 
+from quire.spark.reading import count, read
 from quire.spark.registration import register
 from quire.spark.source import LogDataSource
 
-__all__ = ["LogDataSource", "register"]
+__all__ = ["LogDataSource", "count", "read", "register"]

@@ -24,6 +24,7 @@ from quire.spark.clients import worker_client, worker_keyring
 from quire.spark.errors import reporting
 from quire.spark.options import ReadOptions
 from quire.spark.packing import Packed, pack
+from quire.sync import SyncClient
 
 
 class SpanPartition(InputPartition):
@@ -32,6 +33,24 @@ class SpanPartition(InputPartition):
     def __init__(self, spans: Packed) -> None:
         super().__init__(spans)
         self.spans = spans
+
+
+def snapshots(client: SyncClient, options: ReadOptions) -> list[Span]:
+    """Take the snapshots of all logs that are meant. Raises `NoSuchLogError` for a named log."""
+    found: list[Span] = []
+    logs = options.select(client.list_logs())
+    options.check_offsets(logs)
+    for log in logs:
+        bounds = options.bounds_of(log)
+        try:
+            spans = client.snapshot_log(log, password=options.password, bounds=bounds)
+            check_beginning(client, log, options)  # workers report later trims
+        except NoSuchLogError:
+            if log in options.logs:
+                raise
+            continue  # a pattern named it, and it was deleted since
+        found += spans
+    return found
 
 
 @reporting
@@ -44,20 +63,7 @@ class LogBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Take the snapshot. Called once per data frame."""
         options = self._options
-        client = worker_client(options.cluster)
-        found: list[Span] = []
-        logs = options.select(client.list_logs())
-        options.check_offsets(logs)
-        for log in logs:
-            bounds = options.bounds_of(log)
-            try:
-                spans = client.snapshot_log(log, password=options.password, bounds=bounds)
-                check_beginning(client, log, options)  # workers report later trims
-            except NoSuchLogError:
-                if log in options.logs:
-                    raise
-                continue  # a pattern named it, and it was deleted since
-            found += spans
+        found = snapshots(worker_client(options.cluster), options)
         return [SpanPartition(packed) for packed in pack(found, options.limits)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

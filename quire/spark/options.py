@@ -214,7 +214,7 @@ class ReadOptions:
         return log in self.select([log])
 
     def bounds_of(self, log: str) -> Bounds:
-        """Return the bounds in a log: those of all logs, and what the offsets say of this one."""
+        """Return the bounds in a log: the common ones, and the offsets of this log."""
         first, end = self.starting.number_of(log), self.ending.number_of(log)
         return self.bounds & Bounds(first_offset=first or 0, end_offset=_or(end, OFFSET_MAX))
 
