@@ -13,10 +13,12 @@ number is not mistaken for it.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import groupby
 from typing import Any, Final
 
 from pyspark import TaskContext
@@ -28,8 +30,9 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, InvalidRequestError
+from quire.log.manifest.capacity import warning
 from quire.log.manifest.manifest import Job
-from quire.log.records.batch import UNPLACED, encode_batch
+from quire.log.records.batch import UNPLACED, decode_header, encode_batch, renumber_batch
 from quire.log.records.encryption import Encryption
 from quire.log.records.txids import NO_TXID
 from quire.log.segment_store.ledgers import facts_of
@@ -50,17 +53,24 @@ _QUERY_PROPERTY: Final = "sql.streaming.queryId"
 GROUP_BYTES: Final = 4 * 1024 * 1024
 """A task waits for its bookies once per so many bytes."""
 
+SENT_BYTES_MAX: Final = 128 * 1024
+"""A task with as much sends it to the driver: 128 MiB from a thousand tasks, where Spark takes a
+gigabyte (`spark.driver.maxResultSize`).
+"""
 
 _NOTHING: Final = Content()
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Parts(WriterCommitMessage):
-    """The ledgers that a task wrote and closed, in order."""
+    """The ledgers that a task wrote and closed, in order; or its batches, without a ledger."""
 
     ledgers: tuple[LedgerId, ...]
     content: Content = _NOTHING
     query: str = ""
+    batches: tuple[bytes, ...] = ()
 
 
 def check_schema(schema: StructType) -> None:
@@ -90,20 +100,45 @@ class _Writing:
         try:
             for batch in batches:
                 writer.add(batch.column(0).to_pylist())
-            return Parts(writer.finish(), writer.content, running_query())
+            ledgers, sent = writer.finish()
+            return Parts(ledgers, writer.content, running_query(), sent)
         except BaseException:
             writer.abandon()
             raise
 
     def _ingest_parts(self, parts: Sequence[Parts], job: Job, remember: bool) -> None:
-        patiently(
+        manifest = patiently(
             self._ingest.ingest,
-            [ledger for each in parts for ledger in each.ledgers],
+            self._ledgers(parts),
             job,
             remember=remember,
             after=self._options.after,
             password=self._options.log_options.password,
         )
+        growth = warning(manifest)
+        if growth is not None:
+            _log.warning("%s; let fewer tasks write, coalesce(…)", growth)
+
+    def _ledgers(self, parts: Sequence[Parts]) -> list[LedgerId]:
+        """Return the ledgers of all tasks, in order; batches that were sent are in them."""
+        found: list[LedgerId] = []
+        for has_ledgers, group in groupby(parts, lambda each: bool(each.ledgers)):
+            if has_ledgers:
+                found += [ledger for each in group for ledger in each.ledgers]
+            else:
+                sent = [batch for each in group for batch in each.batches]
+                found += patiently(self._write_sent, sent)
+        return found
+
+    def _write_sent(self, batches: Sequence[bytes]) -> tuple[LedgerId, ...]:
+        writer = _PartWriter(self._ingest, self._job, self._options)
+        try:
+            for batch in batches:
+                writer.add_batch(batch)
+            return writer.close()
+        except BaseException:
+            writer.abandon()
+            raise
 
 
 @reporting
@@ -215,9 +250,23 @@ class _PartWriter:
             if len(self._records) >= options.batch_records:
                 self._seal()
 
-    def finish(self) -> tuple[LedgerId, ...]:
-        """Write the rest and return the parts, closed."""
+    def add_batch(self, batch: bytes) -> None:
+        """Add a batch that another task made, after all records so far."""
+        count = decode_header(batch, 0, 0).count
+        self._add_entry(renumber_batch(batch, UNPLACED.first_offset + self._next_offset), count)
+
+    def finish(self) -> tuple[tuple[LedgerId, ...], tuple[bytes, ...]]:
+        """Return the parts, closed; or the batches, if they are so small that the driver writes
+        them. An encrypted batch is bound to its ledger, so it is never sent.
+        """
         self._seal()
+        is_small = self._entry_bytes <= SENT_BYTES_MAX and self._key_file is None
+        if is_small and self._writer is None and not self._done:
+            return (), tuple(self._entries)
+        return self.close(), ()
+
+    def close(self) -> tuple[LedgerId, ...]:
+        """Write the rest and return the parts, closed."""
         self._send()
         self._close()
         return tuple(self._done)
@@ -237,9 +286,13 @@ class _PartWriter:
             timestamp_ms=UNPLACED.timestamp_ms,
             compression=self._options.compression,
         )
-        self._next_offset += len(self._records)
         self.content = self.content.with_records(self._records, self._key())
+        count = len(self._records)
         self._records, self._record_bytes = [], 0
+        self._add_entry(entry, count)
+
+    def _add_entry(self, entry: bytes, count: int) -> None:
+        self._next_offset += count
         self._entries.append(entry)
         self._entry_bytes += len(entry)
         if self._entry_bytes >= GROUP_BYTES:

@@ -270,6 +270,12 @@ def assemble_batch(
     return HEADER.pack(MAGIC, version, 0, len(lengths) // 4, len(body), *placed) + body
 
 
+def renumber_batch(payload: bytes, first_offset: int) -> bytes:
+    """Return a plain entry payload whose records count from another offset."""
+    *fields, _, epoch, timestamp_ms = HEADER.unpack_from(payload)
+    return HEADER.pack(*fields, first_offset, epoch, timestamp_ms) + payload[HEADER.size :]
+
+
 def decode_header(payload: bytes, ledger: LedgerId, entry: EntryId) -> BatchHeader:
     """Return the header of an entry's batch. Raises `CorruptEntryError`."""
     if len(payload) < HEADER.size:
