@@ -17,7 +17,7 @@ from typing import Final
 from quire.entry import LedgerId
 from quire.errors import CorruptRecordError, InvalidRequestError, NoSuchNodeError
 from quire.ledger.metadata import LedgerMetadata
-from quire.metastore.changes import Change, Delete
+from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import LEDGERS, parse_ledger
 from quire.metastore.store import MetadataStore, Session, Versioned
 from quire.observer import SILENT, Observer
@@ -92,7 +92,7 @@ class ObservedStore:
         for path in deleted:
             self._gone(path)
         for change in changes:
-            if not isinstance(change, Delete):
+            if isinstance(change, Create | Put):
                 self._tell(change.path, change.value, versions[change.path])
         return versions
 

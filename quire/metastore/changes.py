@@ -43,7 +43,15 @@ class Delete:
     version: int | None = None
 
 
-Change: TypeAlias = Create | Put | Delete
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Change nothing, and let nothing be changed unless a record is at `version`."""
+
+    path: str
+    version: int
+
+
+Change: TypeAlias = Create | Put | Delete | Check
 
 
 def check_changes(changes: Sequence[Change]) -> None:
@@ -61,7 +69,7 @@ def check_changes(changes: Sequence[Change]) -> None:
             raise InvalidRequestError(f"{change.path} is changed twice in one transaction")
         seen[change.path] = change
         weight += CHANGE_BYTES + len(change.path)
-        if not isinstance(change, Delete):
+        if isinstance(change, Create | Put):
             weight += len(check_value(change.path, change.value))
     if weight > VALUE_BYTES_MAX + CHANGE_BYTES + len(changes[0].path):
         raise InvalidRequestError(

@@ -31,7 +31,7 @@ from quire.errors import (
     SessionExpiredError,
     VersionConflictError,
 )
-from quire.metastore.changes import Change, Create, Put, check_changes
+from quire.metastore.changes import Change, Check, Create, Put, check_changes
 from quire.metastore.layout import (
     SEQUENCE_DIGITS,
     ancestors,
@@ -101,6 +101,10 @@ class MemoryTree:
         record.value = check_value(path, value)
         record.version, record.written_ms = self._next_revision(), self._now_ms()
         return record.version
+
+    def check(self, path: str, version: int) -> None:
+        if self._record(path).version != version:
+            raise VersionConflictError(path, version)
 
     def delete(self, path: str, version: int | None) -> None:
         record = self._record(path)
@@ -183,6 +187,8 @@ class MemoryTree:
                 versions[change.path] = self.create(change.path, change.value)
             elif isinstance(change, Put):
                 versions[change.path] = self.put(change.path, change.value, change.version)
+            elif isinstance(change, Check):
+                self.check(change.path, change.version)
             else:
                 self.delete(change.path, change.version)
         return versions

@@ -44,7 +44,7 @@ from quire.errors import (
     StoreUnavailableError,
     VersionConflictError,
 )
-from quire.metastore.changes import Change, Create, Put, check_changes, describe
+from quire.metastore.changes import Change, Check, Create, Put, check_changes, describe
 from quire.metastore.layout import (
     SEQUENCE_DIGITS,
     ancestors,
@@ -190,6 +190,8 @@ class SqliteFile:
                     versions[change.path] = self._create(change.path, change.value, None)
                 elif isinstance(change, Put):
                     versions[change.path] = self._put(change.path, change.value, change.version)
+                elif isinstance(change, Check):
+                    self._check_version(change.path, change.version)
                 else:
                     self._delete(change.path, change.version)
         return versions

@@ -30,11 +30,11 @@ from quire.errors import (
     VersionConflictError,
 )
 from quire.metastore import versions
-from quire.metastore.changes import Change, Create, Put, check_changes, describe
+from quire.metastore.changes import Change, Check, Create, Put, check_changes, describe
 from quire.metastore.layout import check_path, check_value, parent_of
 from quire.metastore.store import Versioned
 from quire.metastore.zookeeper_connection import Request, ZooKeeperConnection
-from quire.metastore.zookeeper_requests import creation, deletion, replacement
+from quire.metastore.zookeeper_requests import check, creation, deletion, replacement
 from quire.metastore.zookeeper_uri import ZooKeeperUri, parse_credentials, parse_uri
 
 CONNECTION_SECONDS: Final = 10.0
@@ -249,6 +249,8 @@ class ZooKeeperStore:
             return creation(client, full, change.value)
         if isinstance(change, Put):
             return replacement(full, change.value, edit)
+        if isinstance(change, Check):
+            return check(full, edit)
         return deletion(full, edit)
 
     async def _make_parents(self, created: Sequence[str]) -> None:

@@ -120,6 +120,11 @@ def deletion(path: str, edit: int) -> Any:
     return serialization.Delete(path, edit)
 
 
+def check(path: str, edit: int) -> Any:
+    """Return the part of a transaction that is refused unless a record is at `edit`."""
+    return serialization.CheckVersion(path, edit)
+
+
 def commit_async(client: KazooClient, operations: Iterable[Any]) -> Any:
     """Send a transaction; returns the result of `Transaction.deserialize`."""
     answer = client.handler.async_result()

@@ -13,7 +13,7 @@ from quire.errors import (
     NoSuchNodeError,
     VersionConflictError,
 )
-from quire.metastore.changes import Change, Create, Delete, Put
+from quire.metastore.changes import Change, Check, Create, Delete, Put
 from quire.metastore.layout import VALUE_BYTES_MAX
 from quire.metastore.store import MetadataStore
 from tests.contract.metastore.two_clients import SESSION_SECONDS, Run
@@ -45,6 +45,19 @@ def test_a_transaction_makes_all_of_its_changes(run: Run) -> None:
     run(scenario)
 
 
+def test_a_check_lets_others_change_only_while_a_record_is_the_same(run: Run) -> None:
+    async def scenario(one: MetadataStore, other: MetadataStore, _: Backend) -> None:
+        seen = await one.create("/a", b"old")
+        assert list(await one.commit([Check("/a", seen), Create("/b", b"")])) == ["/b"]
+        assert (await other.get("/a")).version == seen, "a check changes nothing"
+        await other.put("/a", b"new", seen)
+        with pytest.raises(VersionConflictError):
+            await one.commit([Create("/c", b""), Check("/a", seen)])
+        assert await other.children("/") == ["a", "b"]
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(
     ("refused", "error"),
     [
@@ -52,6 +65,8 @@ def test_a_transaction_makes_all_of_its_changes(run: Run) -> None:
         (Put("/not/there", b"", 1), NoSuchNodeError),
         (Put("/there", b"", -7), VersionConflictError),
         (Delete("/not/there"), NoSuchNodeError),
+        (Check("/not/there", 1), NoSuchNodeError),
+        (Check("/there", -7), VersionConflictError),
         (Delete("/there", -7), VersionConflictError),
         (Delete("/parent"), ConflictError),
         (Create("/live/x", b""), InvalidRequestError),
