@@ -45,6 +45,9 @@ ATTEMPTS_MAX: Final = 16
 """Attempts at one change of the store while its outcome stays unknown."""
 
 TOKEN_BITS: Final = 128
+TOKEN_SPARE_BITS: Final = 65
+"""Bits of a token that are drawn and not used: records of Apache BookKeeper have space for 63,
+which are enough to tell the creators of one id apart."""
 
 _log = logging.getLogger(__name__)
 
@@ -109,7 +112,7 @@ class LedgerCatalog:
         policy = self.placement(placement)
         wanted, ensemble = await self._choose(replication or Replication(), policy)
         created_ms = int(self._clock() * 1000)
-        token = f"{self._rng.getrandbits(TOKEN_BITS):032x}"
+        token = f"{self._rng.getrandbits(TOKEN_BITS) >> TOKEN_SPARE_BITS:032x}"
         for _ in range(ATTEMPTS_MAX):
             new = await self._records.next_id()
             sealer = Sealer(new.ledger, digest, password)
@@ -126,7 +129,8 @@ class LedgerCatalog:
                 incarnation=new.incarnation,
                 placement=policy,
             )
-            created = await self._create(metadata, along(sealer.ledger) if along else ())
+            changes = along(sealer.ledger) if along else ()
+            created = await self._create(metadata, changes, password)
             if created is not None:
                 writer = LedgerWriter(
                     self._records,
@@ -284,12 +288,12 @@ class LedgerCatalog:
         return found, choose_ensemble(self._rng, candidates, found, placement, known)
 
     async def _create(
-        self, metadata: LedgerMetadata, along: Sequence[Change]
+        self, metadata: LedgerMetadata, along: Sequence[Change], password: bytes
     ) -> VersionedMetadata | None:
         """Create a record; None when another client has its id."""
         for attempt in range(ATTEMPTS_MAX):
             try:
-                return await self._records.create(metadata, along)
+                return await self._records.create(metadata, along, password=password)
             except StoreOutcomeUnknownError:
                 if attempt == ATTEMPTS_MAX - 1:
                     raise
@@ -311,7 +315,8 @@ class LedgerCatalog:
     async def _find(self, ledger: LedgerId, password: bytes) -> tuple[Sealer, VersionedMetadata]:
         found = await self._records.read(ledger)
         sealer = Sealer(ledger, found.metadata.digest, password)
-        if key_check(sealer.access_key) != found.metadata.key_check:
+        expected = found.metadata.key_check
+        if expected and key_check(sealer.access_key) != expected:
             raise UnauthorizedError(ledger)
         return sealer, found
 

@@ -125,6 +125,7 @@ class LedgerMetadata:
     `incarnation` is the store's incarnation when the ledger was created, 0 in records of before
     incarnations: in a later incarnation the record may lack ensembles (docs/protocol.md, I2).
     `token` is drawn by the creator, so that it recognises its own creation after a lost answer.
+    `key_check` is empty where the record of another system does not tell keys apart: bookies do.
     `placement` is the policy that every ensemble of the ledger obeys.
 
     Raises `InvalidRequestError` when the parts contradict each other.

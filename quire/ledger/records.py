@@ -87,9 +87,11 @@ class LedgerRecords(Protocol):
         ...
 
     async def create(
-        self, metadata: LedgerMetadata, along: Sequence[Change] = ()
+        self, metadata: LedgerMetadata, along: Sequence[Change] = (), *, password: bytes = b""
     ) -> VersionedMetadata:
         """Create a record, and make other changes `along` with it or none of them.
+
+        `password` is for systems whose records keep it; quire's own records never do.
 
         Raises:
             NodeExistsError: the ledger has a record.

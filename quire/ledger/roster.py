@@ -11,7 +11,7 @@ The view lags the store; nothing here decides whether a bookie is alive.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Hashable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -25,14 +25,12 @@ from quire.errors import (
     BookieUnavailableError,
     CorruptRecordError,
     HandleClosedError,
-    NoSuchNodeError,
     QuireError,
 )
 from quire.labels import NOWHERE, Labels
 from quire.ledger.domains import Candidate
 from quire.ledger.metadata import Fragment
-from quire.metastore.layout import BOOKIES, bookie_path
-from quire.metastore.registration import decode_registration
+from quire.ledger.registrations import Registrations, StoredRegistrations
 from quire.metastore.store import MetadataStore
 
 BACKOFF: Final = Backoff(first=0.1, last=5.0)
@@ -95,6 +93,7 @@ class BookieRoster:
 
     `connect` makes a link to an address without waiting, and `speaks` names the protocols that it
     has links for. A bookie of another protocol is known, and takes no entries from here.
+    `registrations` finds the registered bookies in the store.
     """
 
     def __init__(
@@ -102,8 +101,9 @@ class BookieRoster:
         store: MetadataStore,
         connect: Callable[[BookieAddress], LinkedBookie],
         speaks: Collection[str] = (QUIRE, QUIRE_TLS),
+        registrations: Callable[[MetadataStore], Registrations] = StoredRegistrations,
     ) -> None:
-        self._store = store
+        self._registrations = registrations(store)
         self._connect = connect
         self._speaks = frozenset(speaks)
         self._registered: dict[BookieId, BookieAddress] = {}
@@ -124,7 +124,7 @@ class BookieRoster:
 
         Raises the store's errors; cancelling keeps what was read.
         """
-        names = await self._store.children(BOOKIES)
+        names = await self._registrations.names()
         for bookie in names:
             await self._read(bookie)
         # A bookie that is not named may have come since: its watch would not report it once more.
@@ -194,12 +194,12 @@ class BookieRoster:
         """Give every bookie that ever appears a watch of its own."""
 
         async def look() -> None:
-            names = await self._store.children(BOOKIES)
+            names = await self._registrations.names()
             for bookie in sorted({*names, *self._registered}):
                 if bookie not in self._watched:
                     self._watched.add(bookie)
                     self._watches.start(self._watch(bookie), f"watch of bookie {bookie}")
-            await self._store.wait_children(BOOKIES, names)
+            await self._registrations.wait_names(names)
 
         await _repeat(look)
 
@@ -208,24 +208,23 @@ class BookieRoster:
 
         async def look() -> None:
             version = await self._read(bookie)
-            await self._store.wait(bookie_path(bookie), version)
+            await self._registrations.wait(bookie, version)
 
         await _repeat(look)
 
-    async def _read(self, bookie: BookieId) -> int | None:
-        """Take in one registration and return its version, None if it does not exist."""
-        try:
-            record = await self._store.get(bookie_path(bookie))
-        except NoSuchNodeError:
+    async def _read(self, bookie: BookieId) -> Hashable:
+        """Take in one registration and return its version."""
+        found = await self._registrations.read(bookie)
+        if found.address is None:
             self._registered.pop(bookie, None)
-            return None
+            return found.version
         try:
-            address = decode_registration(bookie, record.value)
+            address = found.address()
         except CorruptRecordError:
             self._registered.pop(bookie, None)
         else:
             self._registered[bookie] = self._last_seen[bookie] = address
-        return record.version
+        return found.version
 
 
 def seated(fragment: Fragment, bookies: Bookies) -> list[Candidate]:

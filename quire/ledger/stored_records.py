@@ -67,7 +67,7 @@ class StoredRecords:
         return ledger_path(ledger)
 
     async def create(
-        self, metadata: LedgerMetadata, along: Sequence[Change] = ()
+        self, metadata: LedgerMetadata, along: Sequence[Change] = (), *, password: bytes = b""
     ) -> VersionedMetadata:
         """See `LedgerRecords.create`. `ConflictError`: the shard was deleted as empty meanwhile."""
         if metadata.placement != ANYWHERE:

@@ -24,7 +24,7 @@ class LeastRecords(StoredRecords):
     capabilities = frozenset()  # type: ignore[misc]
 
     async def create(
-        self, metadata: LedgerMetadata, along: Sequence[Change] = ()
+        self, metadata: LedgerMetadata, along: Sequence[Change] = (), *, password: bytes = b""
     ) -> VersionedMetadata:
         self._refuse(RecordsCapability.TRANSACTIONS, along)
         self._refuse(RecordsCapability.CUSTOM, metadata.custom_metadata)

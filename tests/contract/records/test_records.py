@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from quire.entry import DigestKind
+from quire.entry import OPEN_KEY, DigestKind, key_check
 from quire.errors import NodeExistsError, NoSuchLedgerError, VersionConflictError
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
@@ -19,7 +19,9 @@ SOON = 5.0
 
 def metadata_of(ledger: int) -> LedgerMetadata:
     fragments = (Fragment(0, ("b1", "b2")),)
-    return LedgerMetadata(ledger, Replication(2, 2, 1), DigestKind.CRC32C, "ab", fragments)
+    return LedgerMetadata(
+        ledger, Replication(2, 2, 1), DigestKind.CRC32C, key_check(OPEN_KEY), fragments
+    )
 
 
 def test_a_record_is_read_as_it_was_made(run: Run) -> None:
