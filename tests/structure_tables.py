@@ -81,6 +81,13 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.ledger.remote": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.ledger.links": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.ledger.run_stream": (*VALUES, "quire.ledger", "quire.wire"),
+    "quire.bookkeeper": (
+        *VALUES,
+        "quire.bookkeeper",
+        "quire.ledger",
+        "quire.metastore",
+        "quire.wire.varint",
+    ),
     "quire.repair": (*VALUES, "quire.repair", "quire.ledger", "quire.metastore", "quire.storage"),
     "quire.log": (*VALUES, "quire.log", "quire.ledger", "quire.metastore"),
     "quire.metadata": (*VALUES, "quire.metadata", "quire.log", "quire.ledger", "quire.metastore"),
@@ -163,6 +170,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         *VALUES,
         "quire.metrics.client",
         "quire.client",
+        "quire.bookkeeper",
         "quire.leaving",
         "quire.opening",
         "quire.event_log",
@@ -300,7 +308,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 DOORS: dict[str, tuple[str, ...]] = {
     "grpc": ("quire.wire", "quire.bench"),
     "google.protobuf": ("quire.wire",),
-    "ssl": ("quire.wire.tls", "quire.metastore.zookeeper_client"),
+    "ssl": ("quire.wire.tls", "quire.metastore.zookeeper_client", "quire.bookkeeper.tls"),
     "kazoo": (
         "quire.metastore.zookeeper_client",
         "quire.metastore.zookeeper_connection",

@@ -69,6 +69,7 @@ UNREACHED: Final = {
     "wire/tls.py": "wire/test_tls_layer.py",
     "wire/tls_layer.py": "wire/test_tls_layer.py",
     "bench": "bench",
+    "bookkeeper": "bookkeeper",
     "cli": "cluster/test_commands.py",
     "client.py": "cluster",
     "client_logs.py": "cluster",

@@ -1,0 +1,281 @@
+"""The third protocol of Apache's bookies: protobuf messages, each with a transaction number.
+
+    | size u32 | message |           both directions; the size does not count itself
+
+    request    header 1 · one part by operation (100 to 108)
+    response   header 1 · status 2 · the same part
+    header     version 1 (= 3) · operation 2 · transaction 3 · priority 4
+
+Answers come in any order and are matched by transaction. A part has a status of its own, which
+counts where there is one. The ids that count in an add are those inside the frame. Pure.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from enum import IntEnum, IntFlag
+from typing import Final, NamedTuple
+
+from quire.bookkeeper.protobuf import (
+    BYTES,
+    Field,
+    MalformedError,
+    Message,
+    encode,
+    field,
+    number,
+)
+from quire.entry import EntryId, LedgerId
+from quire.wire.varint import read_varint, varint
+
+VERSION: Final = 3
+MESSAGE_BYTES_MAX: Final = 5_253_120
+"""The default bound of both sides, `nettyMaxFrameSizeBytes`: 5 MiB and 10 KiB. A larger message
+resets the connection, and loses every call that is under way."""
+
+OVERHEAD_BYTES: Final = 128
+"""More than a request for an entry adds to its frame."""
+
+FRAME_BYTES_MAX: Final = MESSAGE_BYTES_MAX - OVERHEAD_BYTES
+
+PRIORITY: Final = 100
+"""The priority of Java's clients; any above 0 is high."""
+
+SIZE: Final = struct.Struct(">I")
+
+
+class Operation(IntEnum):
+    """The operations."""
+
+    READ = 1
+    ADD = 2
+    AUTH = 5
+    WRITE_LAC = 6
+    READ_LAC = 7
+    INFO = 8
+    START_TLS = 9
+    FORCE = 10
+    LIST_ENTRIES = 11
+
+
+PART: Final[dict[Operation, int]] = {
+    Operation.READ: 100,
+    Operation.ADD: 101,
+    Operation.AUTH: 102,
+    Operation.WRITE_LAC: 103,
+    Operation.READ_LAC: 104,
+    Operation.INFO: 105,
+    Operation.START_TLS: 106,
+    Operation.FORCE: 107,
+    Operation.LIST_ENTRIES: 108,
+}
+"""The field that holds an operation's part."""
+
+WITH_STATUS: Final = frozenset(Operation) - {Operation.AUTH, Operation.START_TLS}
+"""Operations with a status in their part, in field 1."""
+
+
+class ReadFlag(IntEnum):
+    """Effects of a read besides reading."""
+
+    FENCE = 1
+    WAIT = 2
+    """The long poll, which brings the last LAC and waits for it."""
+
+
+class AddFlag(IntFlag):
+    """How an add is written."""
+
+    NONE = 0
+    DEFERRED = 1
+
+
+RECOVERY: Final = 1
+"""The flag of an add that passes a fence."""
+
+
+class BookieAnswer(NamedTuple):
+    """A response: the request that it answers, and its contents."""
+
+    operation: int
+    transaction: int
+    status: int
+    part: Message
+    """Empty where the response lacks it, as a refusal of the request does."""
+
+
+def message(operation: Operation, transaction: int, part: bytes, priority: int = 0) -> bytes:
+    """Return a request with its size."""
+    header = encode([(1, VERSION), (2, operation), (3, transaction), (4, priority or None)])
+    return sized(field(1, header) + field(PART[operation], part))
+
+
+def sized(data: bytes) -> bytes:
+    """Return a message after its size."""
+    return SIZE.pack(len(data)) + data
+
+
+def read(
+    transaction: int,
+    ledger: LedgerId,
+    entry: EntryId,
+    *,
+    fence_key: bytes | None = None,
+    priority: int = 0,
+) -> bytes:
+    """Return a request to read an entry; entry −1 is the last one held."""
+    flag = None if fence_key is None else ReadFlag.FENCE
+    part = encode([(1, ledger), (2, entry), (3, fence_key), (100, flag)])
+    return message(Operation.READ, transaction, part, priority)
+
+
+def poll(transaction: int, ledger: LedgerId, above: EntryId, milliseconds: int) -> bytes:
+    """Return a request that is answered when the bookie's LAC exceeds `above`, or in time."""
+    fields: list[Field] = [(1, ledger), (2, -1), (4, above), (5, milliseconds)]
+    part = encode([*fields, (100, ReadFlag.WAIT)])
+    return message(Operation.READ, transaction, part)
+
+
+def write_lac(transaction: int, ledger: LedgerId, lac: EntryId, key: bytes, packet: bytes) -> bytes:
+    """Return a request to keep an explicit LAC."""
+    part = encode([(1, ledger), (2, lac), (3, key), (4, packet)])
+    return message(Operation.WRITE_LAC, transaction, part)
+
+
+def of_ledger(operation: Operation, transaction: int, ledger: LedgerId) -> bytes:
+    """Return a request that names a ledger and nothing else: READ_LAC, FORCE, LIST_ENTRIES."""
+    return message(operation, transaction, encode([(1, ledger)]))
+
+
+def info(transaction: int) -> bytes:
+    """Return a request for total and free space."""
+    return message(Operation.INFO, transaction, encode([(1, 3)]))
+
+
+def start_tls(transaction: int) -> bytes:
+    """Return the request for TLS: the connection speaks it after the answer."""
+    return message(Operation.START_TLS, transaction, b"")
+
+
+def authenticate(transaction: int, plugin: str, payload: bytes) -> bytes:
+    """Return a message of an authentication."""
+    return message(Operation.AUTH, transaction, encode([(1, plugin), (2, payload)]))
+
+
+class AddEncoder:
+    """The adds of one ledger: all but transaction, entry and lengths is made once."""
+
+    __slots__ = ("_after", "_before", "_head", "_ledger", "_tail")
+
+    def __init__(self, ledger: LedgerId, key: bytes, *, recovery: bool, deferred: bool) -> None:
+        self._head = encode([(1, VERSION), (2, Operation.ADD)]) + varint(3 << 3)
+        self._tail = field(4, PRIORITY) if recovery else b""
+        self._ledger = field(1, ledger) + varint(2 << 3)
+        self._before = field(3, key) + varint(4 << 3 | BYTES)
+        flags: list[Field] = [
+            (5, AddFlag.DEFERRED if deferred else None),
+            (100, RECOVERY if recovery else None),
+        ]
+        self._after = encode(flags)
+
+    def encode(
+        self, transaction: int, frames: Iterable[tuple[EntryId, bytes | memoryview]]
+    ) -> list[bytes | memoryview]:
+        """Return the requests for some frames, in pieces; their transactions ascend by one."""
+        pieces: list[bytes | memoryview] = []
+        for entry, frame in frames:
+            header = self._head + number(transaction) + self._tail
+            before = self._ledger + number(entry) + self._before + varint(len(frame))
+            size = len(before) + len(frame) + len(self._after)
+            start = b"".join(
+                (_HEADER, varint(len(header)), header, _ADD_PART, varint(size), before)
+            )
+            whole = len(start) + len(frame) + len(self._after)
+            pieces += (SIZE.pack(whole) + start, frame)
+            if self._after:
+                pieces.append(self._after)
+            transaction += 1
+        return pieces
+
+
+def read_answer(data: bytes) -> BookieAnswer:
+    """Return the contents of a bookie's message. Raises `MalformedError`."""
+    whole = Message(data)
+    header = Message(whole.data(1))
+    if header.number(1) != VERSION:
+        raise MalformedError(f"version {header.number(1)} of the protocol, not {VERSION}")
+    operation, transaction = header.number(2), header.number(3)
+    status = whole.number(2)
+    part = Message(_part_of(whole, operation))
+    if operation in WITH_STATUS and part.has(1):
+        status = part.number(1)
+    return BookieAnswer(operation, transaction, status, part)
+
+
+def _part_of(whole: Message, operation: int) -> bytes:
+    try:
+        return whole.data(PART[Operation(operation)], b"")
+    except ValueError as error:
+        if isinstance(error, MalformedError):
+            raise
+        raise MalformedError(f"operation {operation} is not known") from error
+
+
+def read_added(data: bytes) -> tuple[int, int] | None:
+    """Return transaction and status of the answer to an add, None for another answer.
+
+    It looks at as many bytes as it must: one is read for every copy of every entry. A status that
+    is not 0 is to be looked for in the part, by `read_answer`.
+    """
+    if not data.startswith(_ADDED, 2) or data[0] != _HEADER[0]:
+        return None
+    try:
+        transaction, at = read_varint(data, 2 + len(_ADDED))
+        if at != 2 + data[1] or data[at] != _STATUS:
+            return None
+        return transaction, read_varint(data, at + 1)[0]
+    except IndexError:
+        return None
+
+
+_HEADER: Final = varint(1 << 3 | BYTES)
+_ADD_PART: Final = varint(PART[Operation.ADD] << 3 | BYTES)
+_ADDED: Final = encode([(1, VERSION), (2, Operation.ADD)]) + varint(3 << 3)
+_STATUS: Final = 2 << 3
+
+AVAILABILITY_HEADER: Final = 64
+_GROUPS: Final = struct.Struct(">ii")
+_GROUP: Final = struct.Struct(">qqii")
+
+
+def read_availability(data: bytes) -> list[tuple[EntryId, EntryId]]:
+    """Return the ids that an answer to LIST_ENTRIES names, as ascending, disjoint ranges.
+
+    A group is `size` ids from each of first, first + period, … last on; period 0 is one such run.
+    Raises `MalformedError`.
+    """
+    if len(data) < AVAILABILITY_HEADER:
+        raise MalformedError(f"a list of entries of {len(data)} bytes has no header")
+    version, count = _GROUPS.unpack_from(data)
+    if version != 0 or count < 0 or len(data) < AVAILABILITY_HEADER + count * _GROUP.size:
+        raise MalformedError(f"{count} groups of version {version} in {len(data)} bytes")
+    ranges: list[tuple[EntryId, EntryId]] = []
+    for place in range(count):
+        first, last, size, period = _GROUP.unpack_from(
+            data, AVAILABILITY_HEADER + place * _GROUP.size
+        )
+        if size < 1 or period < 0 or not 0 <= first <= last or (last > first and not period):
+            raise MalformedError(f"group {place} is {first} to {last}, {size} in every {period}")
+        for start in range(first, last + 1, period or 1):
+            _join(ranges, start, start + size - 1)
+    return ranges
+
+
+def _join(ranges: list[tuple[EntryId, EntryId]], first: EntryId, last: EntryId) -> None:
+    if ranges and first <= ranges[-1][1]:
+        raise MalformedError(f"entry {first} follows {ranges[-1][1]}")
+    if ranges and first == ranges[-1][1] + 1:
+        ranges[-1] = (ranges[-1][0], last)
+    else:
+        ranges.append((first, last))

@@ -1,0 +1,172 @@
+"""Records of ledgers in three formats: golden bytes, and what stays when metadata change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quire.bookkeeper.metadata_format import HEAD, decode, new_record, token_number
+from quire.bookkeeper.protobuf import encode
+from quire.bookkeeper.text_format import TextField, parse, render
+from quire.entry import DigestKind, access_key, key_check
+from quire.errors import CorruptRecordError, InvalidRequestError
+from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
+from quire.ledger.quorum import Replication
+
+SEAT = b"127.0.0.1:33302"
+BODY = (
+    bytes.fromhex("080310031 81e200428033235".replace(" ", ""))
+    + (b"\x0a\x0f127.0.0.1:33301" + b"\x0a\x0f" + SEAT + b"\x0a\x0f127.0.0.1:33303" + b"\x10\x00")
+    + bytes.fromhex("38034202")
+    + b"pw"
+    + bytes.fromhex("48025a0e0a03")
+    + b"app\x12\x07interop"
+    + bytes.fromhex("6000")
+)
+JAVAS = HEAD + b"3\n" + bytes([len(BODY)]) + BODY
+"""A record that Java wrote: three bookies, closed at entry 4 with 30 bytes."""
+
+TEXT = """BookieMetadataFormatVersion\t2
+quorumSize: 2
+ensembleSize: 3
+length: 0
+lastEntryId: -1
+state: IN_RECOVERY
+segment {
+  ensembleMember: "b1:3181"
+  ensembleMember: "b2:3181"
+  ensembleMember: "b3:3181"
+  firstEntryId: 0
+}
+digestType: HMAC
+password: "p\\303\\274\\"\\\\"
+ackQuorumSize: 2
+"""
+LINES = "BookieMetadataFormatVersion\t1\n2\n3\n0\n0\tb1:3181\tb2:3181\tb3:3181"
+
+
+def test_a_record_of_java() -> None:
+    record = decode("/p", 7, JAVAS, DigestKind.CRC32)
+    found = record.metadata
+    assert found.replication == Replication(3, 3, 2)
+    assert (found.state, found.last_entry, found.length) == (LedgerState.CLOSED, 4, 30)
+    assert found.last_fragment.bookies[1] == SEAT.decode()
+    assert found.digest is DigestKind.CRC32C
+    assert found.key_check == key_check(access_key(b"pw"))
+    assert dict(found.custom_metadata) == {"app": "interop"}
+    assert record.encode() == JAVAS
+    assert "pw" not in repr(record)
+
+
+def test_a_change_keeps_the_rest_of_the_record() -> None:
+    later = JAVAS[:-2] + encode([(12, 5), (77, b"later")])
+    data = HEAD + b"3\n" + bytes([len(BODY) + len(later) - len(JAVAS)])
+    data += later[len(HEAD) + 3 :]
+    record = decode("/p", 7, data, DigestKind.CRC32)
+    moved = record.metadata.with_replica(0, 1, "b9")
+    again = decode("/p", 7, record.with_metadata(moved).encode(), DigestKind.CRC32)
+    assert again.metadata == moved
+    assert (again.password, again.custom, again.unknown) == (
+        b"pw",
+        (("app", b"interop"),),
+        encode([(77, b"later")]),
+    )
+
+
+def test_a_custom_value_that_is_no_text_stays_as_it_is() -> None:
+    custom = encode([(1, "k"), (2, b"\xff\x00")])
+    body = BODY[:-2] + encode([(11, custom)])
+    data = HEAD + b"3\n" + bytes([len(body)]) + body
+    record = decode("/p", 7, data, DigestKind.CRC32)
+    assert record.metadata.custom_metadata["k"] == "\\xff\x00"
+    assert record.encode() == HEAD + b"3\n" + bytes([len(body) + 2]) + body + b"\x60\x00"
+
+
+def test_a_record_in_text() -> None:
+    record = decode("/p", 7, TEXT.encode(), DigestKind.CRC32)
+    found = record.metadata
+    assert (found.state, found.digest) == (LedgerState.IN_RECOVERY, DigestKind.HMAC_SHA1)
+    assert found.replication == Replication(3, 2, 2)
+    assert record.password == 'pü"\\'.encode()
+    assert record.encode().decode() == TEXT
+    closed = record.with_metadata(found.closed(3, 99)).encode().decode()
+    assert "\nstate: CLOSED\n" in closed
+    assert "\nlastEntryId: 3\n" in closed
+
+
+def test_a_record_in_lines_has_neither_password_nor_digest() -> None:
+    record = decode("/p", 7, LINES.encode(), DigestKind.CRC32)
+    found = record.metadata
+    assert (found.key_check, found.digest) == ("", DigestKind.CRC32)
+    assert found.replication == Replication(3, 2, 2)
+    assert record.encode() == LINES.encode()
+    recovering = found.with_state(LedgerState.IN_RECOVERY)
+    assert record.with_metadata(recovering).encode() == f"{LINES}\n-102\tCLOSED".encode()
+    closed = recovering.closed(3, 99)
+    data = record.with_metadata(closed).encode()
+    assert data.endswith(b"\n3\tCLOSED")
+    assert decode("/p", 7, data, DigestKind.CRC32).metadata == closed
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"quire",
+        HEAD + b"4\n",
+        HEAD + b"x\n",
+        HEAD + b"3\n\x05abc",
+        HEAD + b"3\n\xff",
+        HEAD + b"2\nquorumSize: 2",
+        HEAD + b"2\nstate: NEW",
+        HEAD + b"2\nsegment {",
+        HEAD + b"1\n2\n",
+        JAVAS.replace(b"\x28\x03", b"\x28\x09"),
+        JAVAS.replace(b"\x10\x00\x38\x03", b"\x10\x05\x38\x03"),
+    ],
+)
+def test_a_record_that_cannot_be_believed_is_told_by_its_path(data: bytes) -> None:
+    with pytest.raises(CorruptRecordError, match="/p"):
+        decode("/p", 7, data, DigestKind.CRC32)
+
+
+@given(st.binary(max_size=200))
+def test_no_record_raises_anything_else(body: bytes) -> None:
+    for version in (b"1", b"2", b"3"):
+        try:
+            decode("/p", 7, HEAD + version + b"\n" + body, DigestKind.CRC32)
+        except CorruptRecordError:
+            continue
+
+
+def test_a_new_record_is_read_as_it_was_made() -> None:
+    wanted = LedgerMetadata(
+        7,
+        Replication(3, 3, 2),
+        DigestKind.CRC32,
+        key_check(access_key(b"pw")),
+        (Fragment(0, ("a:1", "b:1", "c:1")),),
+        custom_metadata={"owner": "me"},
+        created_ms=1_700_000_000_000,
+        token=f"{5:032x}",
+    )
+    record = new_record(wanted, b"pw")
+    assert decode("/p", 7, record.encode(), DigestKind.CRC32C).metadata == wanted
+    with pytest.raises(InvalidRequestError, match="hmac-sha256"):
+        new_record(replace(wanted, digest=DigestKind.HMAC_SHA256), b"pw")
+    for token in ("t", f"{2**63:032x}", "5"):
+        with pytest.raises(InvalidRequestError, match="token"):
+            token_number(token)
+
+
+@given(st.binary())
+def test_strings_of_the_text_format_are_read_as_they_were_written(value: bytes) -> None:
+    assert parse(render([TextField("name", value)])) == (("name", value),)
+
+
+def test_the_text_format_takes_other_spellings() -> None:
+    text = "a: { b: 'x' } # note\n c < d: -5; > e: TRUE"
+    assert parse(text) == (("a", (("b", b"x"),)), ("c", (("d", -5),)), ("e", "TRUE"))
