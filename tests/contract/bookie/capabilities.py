@@ -18,6 +18,10 @@ class BookieCapability(enum.Enum):
     """It counts its ledgers and those in limbo, and knows the highest id."""
     KEEPS_IDS = "keeps ids"
     """A ledger that was dropped leaves its id: retired, or disowned."""
+    KEEPS_ENTRIES = "keeps entries"
+    """An entry that it holds is replaced by none with another payload (B12, B16)."""
+    LISTS_LEDGERS = "lists ledgers"
+    """It lists the ledgers that it holds entries of."""
 
 
 EVERYTHING = frozenset(BookieCapability)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from quire.bookie import Bookie
+from quire.bookie import Bookie, BookieAddress
+from quire.bookkeeper.apache_bookie import ApacheBookie
 from quire.entry import LedgerId
 from quire.errors import NoSuchEntryError, NoSuchLedgerError
 from quire.ledger.remote import RemoteBookie
@@ -26,6 +27,7 @@ from quire.testing.bookie import MemoryBookie
 from tests.contract.bookie.capabilities import EVERYTHING, BookieCapability
 from tests.contract.bookie.least import LeastBookie, OneByOneBookie
 from tests.sim.disk import SimDisk
+from tests.support.apache_bookie import FakeApacheBookie
 
 ABSENT = (NoSuchEntryError, NoSuchLedgerError)
 SOON = 5.0
@@ -195,6 +197,30 @@ def remote(opener: Opener, listen_runs: str | None = None) -> Opener:
     return open_remote
 
 
+def apache(*, lists: bool) -> Opener:
+    """The link to a bookie of Apache BookKeeper, over a bookie with the habits of these."""
+
+    @asynccontextmanager
+    async def open_apache(_: Path) -> AsyncIterator[Subject]:
+        far = FakeApacheBookie(lists=lists)
+        bookie = ApacheBookie(
+            BookieAddress("b1", "memory:1"), list_timeout=0.02, connect=far.connect
+        )
+
+        async def make_read_only() -> None:
+            far.writable = False
+
+        async def drop(ledger: LedgerId) -> None:
+            far.ledgers.pop(ledger, None)
+
+        try:
+            yield Subject(bookie, make_read_only, drop, drop)
+        finally:
+            await bookie.close()
+
+    return open_apache
+
+
 OPENERS: dict[str, Opener] = {
     "least": least,
     "memory": memory,
@@ -209,8 +235,13 @@ OPENERS: dict[str, Opener] = {
     "framed-node": remote(local_node, "127.0.0.1:0"),
 }
 
+APACHE = "apache"
+OPENERS |= {APACHE: apache(lists=True), f"{APACHE}-without-lists": apache(lists=False)}
+
 CAPABILITIES: dict[str, frozenset[BookieCapability]] = {
     **dict.fromkeys(OPENERS, EVERYTHING),
-    "least": frozenset(),
+    "least": frozenset({BookieCapability.KEEPS_ENTRIES, BookieCapability.LISTS_LEDGERS}),
     "remote-one-by-one": EVERYTHING - {BookieCapability.DENIES_RANGES},
+    APACHE: frozenset({BookieCapability.DENIES_RANGES}),
+    f"{APACHE}-without-lists": frozenset({BookieCapability.DENIES_RANGES}),
 }

@@ -119,6 +119,7 @@ def test_a_list_begins_where_it_is_to_begin(run: Run) -> None:
     run(check)
 
 
+@needs(BookieCapability.LISTS_LEDGERS)
 def test_ledgers_with_entries_are_listed(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie

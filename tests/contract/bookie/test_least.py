@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from quire.bookie import Stride, read_denial
-from quire.errors import LedgerFencedError, NoSuchEntryError
+from quire.errors import LedgerFencedError, NoSuchEntryError, UnsupportedError
 from tests.contract.bookie.capabilities import BookieCapability
 from tests.contract.bookie.frames import KEY, LEDGER, WRONG_KEY, ids, run_of
 from tests.contract.bookie.subjects import Run, Subject
@@ -35,6 +35,18 @@ def test_a_fact_that_is_not_known_is_none(run: Run) -> None:
         await subject.bookie.add(LEDGER, KEY, run_of(0))
         found = await subject.bookie.info()
         assert (found.ledgers, found.in_limbo, found.highest) == (None, None, None)
+
+    run(check)
+
+
+@lacks(BookieCapability.LISTS_LEDGERS)
+def test_a_list_that_cannot_be_made_is_refused(run: Run) -> None:
+    """An empty one would say that no ledger is there."""
+
+    async def check(subject: Subject) -> None:
+        await subject.bookie.add(LEDGER, KEY, run_of(0))
+        with pytest.raises(UnsupportedError, match="list of its ledgers"):
+            await subject.bookie.list_ledgers()
 
     run(check)
 

@@ -8,10 +8,13 @@ import pytest
 
 from quire.errors import CorruptEntryError
 from quire.run import pack_run
+from tests.contract.bookie.capabilities import BookieCapability
 from tests.contract.bookie.frames import KEY, LEDGER, frame, run_of
 from tests.contract.bookie.subjects import Run, Subject
+from tests.contract.capabilities import lacks, needs
 
 
+@needs(BookieCapability.KEEPS_ENTRIES)
 def test_an_entry_with_other_bytes_is_refused(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie
@@ -53,6 +56,7 @@ def test_a_recovery_seals_an_entry_anew(run: Run) -> None:
     run(check)
 
 
+@needs(BookieCapability.KEEPS_ENTRIES)
 def test_of_two_that_come_at_once_the_first_stays(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie
@@ -69,6 +73,7 @@ def test_of_two_that_come_at_once_the_first_stays(run: Run) -> None:
     run(check)
 
 
+@needs(BookieCapability.KEEPS_ENTRIES)
 def test_what_is_only_accepted_is_not_replaced_either(run: Run) -> None:
     async def check(subject: Subject) -> None:
         bookie = subject.bookie
@@ -76,5 +81,18 @@ def test_what_is_only_accepted_is_not_replaced_either(run: Run) -> None:
         with pytest.raises(CorruptEntryError):
             await bookie.add(LEDGER, KEY, run_of(0, payload=b"y"), deferred=True)
         assert await bookie.sync(LEDGER, KEY, 0, 9) == [(0, 0)]
+
+    run(check)
+
+
+@lacks(BookieCapability.KEEPS_ENTRIES)
+def test_an_entry_that_can_be_replaced_is_the_last_one_added(run: Run) -> None:
+    """So whatever relies on B12 cannot rely on such a bookie: a writer sends no entry twice."""
+
+    async def check(subject: Subject) -> None:
+        await subject.bookie.add(LEDGER, KEY, run_of(0, 1))
+        other = run_of(1, payload=b"y")
+        await subject.bookie.add(LEDGER, KEY, other)
+        assert await subject.bookie.read(LEDGER, 1, 1) == other
 
     run(check)

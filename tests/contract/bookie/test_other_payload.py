@@ -9,7 +9,9 @@ import pytest
 from quire.entry import DIGEST_BYTES, HEADER, OPEN_KEY, DigestKind, Sealer
 from quire.errors import CorruptEntryError
 from quire.run import pack_run
+from tests.contract.bookie.capabilities import BookieCapability
 from tests.contract.bookie.subjects import Run, Subject
+from tests.contract.capabilities import needs
 
 LEDGER = 11
 KINDS = [kind for kind in DigestKind if kind is not DigestKind.NONE]
@@ -25,6 +27,7 @@ def _forged(sealer: Sealer) -> Iterator[bytes]:
     yield sound[: at - 1] + bytes([sound[at - 1] ^ 1]) + sound[at:]
 
 
+@needs(BookieCapability.KEEPS_ENTRIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_recovery_changes_no_payload(run: Run, kind: DigestKind) -> None:
     sealer = Sealer(LEDGER, kind, b"")
