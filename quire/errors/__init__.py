@@ -69,6 +69,7 @@
     │   ├── DecryptionError            an encrypted batch does not open with the given keys
     │   │   └── MissingKeyError            its key is not among the given keys
     │   ├── UnsupportedError           the system cannot do it
+    │   │   └── OpenedReadOnlyError        it was opened to be read only
     │   └── RefusedError               a bookie refuses this program as it is
     │       ├── TlsMismatchError           one side wants TLS, and the other has none
     │       ├── ClientRefusedError         a bookie does not serve this client, and says why
@@ -175,6 +176,7 @@ from quire.errors.peers import (
     FormatLevelError,
     NoSuchBookieError,
     NotPermittedError,
+    OpenedReadOnlyError,
     RefusedError,
     RightsRefusedError,
     TlsMismatchError,
@@ -242,6 +244,7 @@ __all__ = [
     "NotEnoughDomainsError",
     "NotFoundError",
     "NotPermittedError",
+    "OpenedReadOnlyError",
     "OutcomeUnknownError",
     "OvertakenError",
     "PositionTrimmedError",

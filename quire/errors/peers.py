@@ -74,6 +74,17 @@ class UnsupportedError(InvalidRequestError):
         self.what = what
 
 
+class OpenedReadOnlyError(UnsupportedError):
+    """The cluster of another system was opened to be read only."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri, "changes")
+        self.args = (
+            f"the ledgers at {uri} were opened to be read only: add write=true to the URI to "
+            "create, recover, change or delete anything",
+        )
+
+
 class RefusedError(InvalidRequestError):
     """A bookie refuses this program as it is: a certificate, an option or a right is missing."""
 

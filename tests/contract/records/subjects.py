@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from quire.bookkeeper.layouts import Layout
+from quire.bookkeeper.records import ApacheRecords
+from quire.entry import DigestKind
 from quire.errors import UnsupportedError
 from quire.ledger.domains import ANYWHERE
 from quire.ledger.metadata import LedgerMetadata
@@ -49,6 +52,10 @@ class LeastRecords(StoredRecords):
             raise UnsupportedError(self.uri, capability.value)
 
 
+def apache(store: MetadataStore, rng: random.Random) -> LedgerRecords:
+    return ApacheRecords(store, Layout("/ledgers"), DigestKind.CRC32)
+
+
 @dataclass(frozen=True)
 class Records:
     """How to open the records of one tree, and what they can do."""
@@ -62,6 +69,10 @@ SUBJECTS: Final[dict[str, Records]] = {
     **{
         name: Records(backend, StoredRecords, StoredRecords.capabilities)
         for name, backend in BACKENDS.items()
+    },
+    **{
+        f"apache-{name}": Records(BACKENDS[name], apache, ApacheRecords.capabilities)
+        for name in ("memory", "zookeeper")
     },
     "least": Records(BACKENDS["memory"], LeastRecords, LeastRecords.capabilities),
 }
