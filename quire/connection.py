@@ -17,7 +17,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from quire.bookkeeper.cluster import ApacheCluster
+from quire.bookkeeper.uri import split_uri
 from quire.client import Client
+from quire.errors import ConfigurationError
 from quire.event_log import observing
 from quire.extras import needed_for
 from quire.leaving import LEAVE_SECONDS, OpenHandles
@@ -25,6 +28,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.links import link_bookie
 from quire.ledger.observed_store import observed
 from quire.ledger.options import LedgerOptions
+from quire.ledger.records import LedgerRecords
 from quire.ledger.roster import BookieRoster
 from quire.ledger.stored_records import StoredRecords
 from quire.log.directory import LogDirectory
@@ -68,7 +72,9 @@ def connect(
     Args:
         store: `sqlite:///path/metadata.db`, `zk://host:port,host:port/root`, or the directory of a
             local cluster. A SQLite file must exist: `quire cluster up` and `quire bookie format`
-            create it, and for elections without a cluster `quire.metastore.create_store`.
+            create it, and for elections without a cluster `quire.metastore.create_store`. With
+            `?ledgers=bookkeeper:/ledgers` ledgers are on the Apache BookKeeper cluster at that
+            path, to be read only unless `&write=true` follows (docs/bookkeeper.md).
         options: limits of the ledgers that this client writes and reads; None for the defaults.
         timeout: seconds to wait for a connection to the metadata store.
         leave_timeout: seconds to close the open handles in, on leaving the block.
@@ -83,8 +89,9 @@ def connect(
         gives the client.
 
     Raises:
-        ConfigurationError: the store does not exist, or cannot exist. `CertificateError`: a file of
-            `tls` cannot be used, with the remedy.
+        ConfigurationError: the store does not exist, or cannot exist; it has no BookKeeper cluster
+            at the path, or `tls` is given for one. `CertificateError`: a file of `tls` cannot be
+            used, with the remedy.
         MissingExtraError: `metrics` is given without `pip install 'quire[metrics]'`.
         StoreUnavailableError: the store did not answer within `timeout` seconds, with the reason.
         OutcomeUnknownError: on leaving, records that were submitted could not be confirmed.
@@ -123,7 +130,12 @@ async def _connected(
     metrics: CollectorRegistry | None,
     tls: TlsOptions | None,
 ) -> AsyncIterator[Client]:
-    uri = resolve_store(store)
+    uri, apache = split_uri(resolve_store(store))
+    cluster = None if apache is None else await ApacheCluster.open(apache)
+    if cluster is not None and tls is not None:
+        raise ConfigurationError(
+            "tls is for quire's bookies: add bookie-tls=yes to the URI instead"
+        )
     contexts = open_contexts(tls or local_tls(store))
     limits = replace(limits, labels=limits.labels.at_host(socket.gethostname()))
     rng = random.Random()
@@ -133,20 +145,25 @@ async def _connected(
         opened = metered(await open_store(uri, timeout=timeout), meter)
         stack.push_async_callback(handles.release, "the metadata store", opened.close)
         observer = stack.enter_context(observing("client", str(os.getpid())))
-        metadata_store = observed(opened, observer)
-        roster = BookieRoster(
-            metadata_store,
-            partial(
+        records: LedgerRecords
+        if cluster is None:
+            metadata_store = observed(opened, observer)
+            records = StoredRecords(metadata_store, rng)
+            link = partial(
                 link_bookie,
                 request_timeout=limits.request_timeout,
                 slow_seconds=limits.slow_request,
                 tls=contexts,
-            ),
-        )
+            )
+            roster = BookieRoster(metadata_store, link)
+        else:
+            metadata_store = cluster.guarded(opened)
+            records = await cluster.records(metadata_store)
+            roster = cluster.roster(metadata_store, limits.request_timeout)
         stack.push_async_callback(handles.release, "a connection to a bookie", roster.close)
         await roster.start()
         catalog = LedgerCatalog(
-            StoredRecords(metadata_store, rng),
+            records,
             roster,
             rng=rng,
             clock=time.time,
@@ -163,9 +180,10 @@ async def _connected(
             attachments=lambda name: [Snapshots(metadata_store, catalog, name, LogOptions())],
             meter=meter,
         )
-        where = f"{socket.gethostname()}, process {os.getpid()}"
-        await stack.enter_async_context(
-            registered(metadata_store, f"{rng.getrandbits(128):032x}", where)
-        )
+        if cluster is None or cluster.is_writable:
+            where = f"{socket.gethostname()}, process {os.getpid()}"
+            await stack.enter_async_context(
+                registered(metadata_store, f"{rng.getrandbits(128):032x}", where)
+            )
         stack.push_async_exit(handles.leave)
         yield Client(metadata_store, roster, catalog, logs, rng, limits, handles)
