@@ -15,6 +15,8 @@ QUICK  := -m 'not slow and not java and not spark and not root'
 ZOOKEEPER ?=
 JAR ?= build/tlc/tla2tools.jar
 RUNS ?= 1000
+ROUNDS ?= 25
+VERSIONS ?=
 PYSPARK ?= 4.0
 PROMTOOL ?=
 S2_VERIFICATION ?=
@@ -23,7 +25,7 @@ S2_COMMIT := 36ce9bd
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations soak judges s2 netns browser picture drills bench proto format clean spec tlc docs spark metrics alerts
+	ablations mutations soak interop judges s2 netns browser picture drills bench proto format clean spec tlc docs spark metrics alerts
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -155,6 +157,9 @@ mutations: $(VENV)/test.stamp ## make each edit of a list in a copy: a test must
 
 drills: $(VENV)/test.stamp ## what an operator relies on, on real processes; NAMES="lost drained" for some
 	@$(BIN)/python -m tests.drills $(NAMES)
+
+interop: $(VENV)/test.stamp ## quire and Apache BookKeeper's Java client on its bookies, ROUNDS=n of failures; needs Java 17 and Maven
+	@$(BIN)/python -m tests.interop --rounds $(ROUNDS) $(if $(VERSIONS),--versions $(VERSIONS))
 
 soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(ZOOKEEPER),--zookeeper $(ZOOKEEPER))

@@ -1,0 +1,117 @@
+// Apache's own client, for the interoperability runs: one command a line, one answer a line.
+//
+//   create DIGEST PASSWORD          a new ledger 3/3/2, kept for `add` and `close`; its id
+//   add COUNT                       appends "java-<n>"; the number acknowledged, or the error
+//   close                           closes the ledger that was created
+//   abandon                         forgets it without closing
+//   recover ID DIGEST PASSWORD      opens with recovery; last entry
+//   confirmed ID DIGEST PASSWORD    opens without recovery; last confirmed entry
+//   read ID DIGEST PASSWORD         entries of a closed ledger: their number and SHA-256
+//   length ID DIGEST PASSWORD       the length of a closed ledger
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.util.Enumeration;
+import java.util.HexFormat;
+import org.apache.bookkeeper.client.BookKeeper;
+import org.apache.bookkeeper.client.BookKeeper.DigestType;
+import org.apache.bookkeeper.client.LedgerEntry;
+import org.apache.bookkeeper.client.LedgerHandle;
+import org.apache.bookkeeper.conf.ClientConfiguration;
+
+public class Client {
+    static BookKeeper client;
+    static LedgerHandle writing;
+    static int written;
+
+    public static void main(String[] arguments) throws Exception {
+        ClientConfiguration options = new ClientConfiguration();
+        options.setMetadataServiceUri(arguments[0]);
+        options.setThrottleValue(0);
+        options.setAddEntryTimeout(3);
+        options.setReadEntryTimeout(3);
+        options.setUseV2WireProtocol(arguments.length > 1 && arguments[1].equals("v2"));
+        client = new BookKeeper(options);
+        System.out.println("ready");
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            String answer;
+            try {
+                answer = "ok " + carryOut(line.split(" ", -1));
+            } catch (Exception error) {
+                answer = "error " + error.getClass().getSimpleName();
+            }
+            System.out.println(answer);
+        }
+        System.exit(0);
+    }
+
+    static String carryOut(String[] words) throws Exception {
+        switch (words[0]) {
+            case "create":
+                writing = client.createLedger(3, 3, 2, DigestType.valueOf(words[1]), bytes(words[2]));
+                written = 0;
+                return "" + writing.getId();
+            case "add":
+                for (int left = Integer.parseInt(words[1]); left > 0; left--) {
+                    writing.addEntry(bytes("java-" + written));
+                    written++;
+                }
+                return "" + written;
+            case "added":
+                return "" + written;
+            case "close":
+                writing.close();
+                return "";
+            case "abandon":
+                writing = null;
+                return "";
+            case "recover":
+                try (LedgerHandle found = open(words, true)) {
+                    return "" + found.getLastAddConfirmed();
+                }
+            case "confirmed":
+                try (LedgerHandle found = open(words, false)) {
+                    return "" + found.readLastConfirmed();
+                }
+            case "length":
+                try (LedgerHandle found = open(words, false)) {
+                    return "" + found.getLength();
+                }
+            case "read":
+                try (LedgerHandle found = open(words, false)) {
+                    return digest(found);
+                }
+            default:
+                throw new IllegalArgumentException(words[0]);
+        }
+    }
+
+    static LedgerHandle open(String[] words, boolean recover) throws Exception {
+        long id = Long.parseLong(words[1]);
+        DigestType kind = DigestType.valueOf(words[2]);
+        return recover
+            ? client.openLedger(id, kind, bytes(words[3]))
+            : client.openLedgerNoRecovery(id, kind, bytes(words[3]));
+    }
+
+    static String digest(LedgerHandle found) throws Exception {
+        MessageDigest whole = MessageDigest.getInstance("SHA-256");
+        long last = found.getLastAddConfirmed();
+        int count = 0;
+        if (last >= 0) {
+            Enumeration<LedgerEntry> entries = found.readEntries(0, last);
+            while (entries.hasMoreElements()) {
+                whole.update(entries.nextElement().getEntry());
+                whole.update((byte) '\n');
+                count++;
+            }
+        }
+        return count + " " + HexFormat.of().formatHex(whole.digest());
+    }
+
+    static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+}

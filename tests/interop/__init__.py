@@ -1,0 +1,1 @@
+"""quire and Apache BookKeeper together: real bookies, and both clients (`make interop`)."""

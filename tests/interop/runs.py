@@ -1,0 +1,229 @@
+"""The interoperability runs: each ends with both clients reading one ledger, and the same in it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from quire.client import Client
+from quire.entry import DigestKind
+from quire.errors import LedgerFencedError, OutcomeUnknownError, QuireError, UnauthorizedError
+from quire.ledger.writer import LedgerWriter
+from tests.interop.servers import ApacheServers, JavaClient, JavaError
+
+JAVA_NAMES = {
+    DigestKind.CRC32C: "CRC32C",
+    DigestKind.CRC32: "CRC32",
+    DigestKind.HMAC_SHA1: "MAC",
+    DigestKind.NONE: "DUMMY",
+}
+COUNT = 40
+ROUND_COUNT = 1500
+"""Appends of a round, one after the other: a second or two, with the failure in their middle."""
+
+
+@dataclass
+class Scene:
+    """Both clients of one cluster, and the digest and password of a run's ledgers."""
+
+    servers: ApacheServers
+    client: Client
+    java: JavaClient
+    digest: DigestKind
+    password: str
+    rng: random.Random
+
+    @property
+    def secret(self) -> bytes:
+        return self.password.encode()
+
+    async def ask(self, *words: object) -> str:
+        return await asyncio.to_thread(self.java.ask, *words)
+
+    async def of(self, command: str, ledger: int) -> str:
+        return await self.ask(command, ledger, JAVA_NAMES[self.digest], self.password)
+
+    async def java_creates(self) -> int:
+        return int(await self.ask("create", JAVA_NAMES[self.digest], self.password))
+
+    async def quire_creates(self, *, deferred_sync: bool = False) -> LedgerWriter:
+        return await self.client.create_ledger(
+            password=self.secret, digest=self.digest, deferred_sync=deferred_sync
+        )
+
+    async def judge(self, ledger: int, acknowledged: list[bytes]) -> int:
+        """Compare what both clients read of a closed ledger; the number of its entries."""
+        reader = await self.client.open_ledger(ledger, password=self.secret)
+        found = [entry.payload async for entry in reader.read(0, None)]
+        whole = hashlib.sha256(b"".join(each + b"\n" for each in found)).hexdigest()
+        javas = await self.of("read", ledger)
+        assert javas == f"{len(found)} {whole}", f"ledger {ledger}: {javas}, not {len(found)}"
+        assert found[: len(acknowledged)] == acknowledged, f"ledger {ledger} lost an entry"
+        return len(found)
+
+
+def payloads(name: str, count: int) -> list[bytes]:
+    return [f"{name}-{number}".encode() for number in range(count)]
+
+
+async def java_writes_quire_follows(scene: Scene) -> None:
+    ledger = await scene.java_creates()
+    await scene.ask("add", COUNT)
+    reader = await scene.client.open_ledger_without_recovery(ledger, password=scene.secret)
+
+    async def follow() -> list[bytes]:
+        return [entry.payload async for entry in reader.follow(0)]
+
+    following = asyncio.create_task(follow())
+    await scene.ask("add", COUNT)
+    await scene.ask("close")
+    assert await following == payloads("java", 2 * COUNT)
+    await scene.judge(ledger, payloads("java", 2 * COUNT))
+    if scene.password:
+        try:
+            await scene.client.open_ledger(ledger, password=b"guess")
+        except UnauthorizedError:
+            return
+        raise AssertionError("a wrong password was taken")
+
+
+async def quire_fences_java(scene: Scene) -> None:
+    ledger = await scene.java_creates()
+    await scene.ask("add", COUNT)
+    await scene.client.open_ledger(ledger, password=scene.secret)
+    try:
+        await scene.ask("add", 1)
+    except JavaError:
+        pass
+    else:
+        raise AssertionError("Java wrote to a ledger that was fenced")
+    assert await scene.judge(ledger, payloads("java", COUNT)) == COUNT
+
+
+async def quire_writes_java_reads(scene: Scene) -> None:
+    writer = await scene.quire_creates()
+    wanted = payloads("quire", COUNT)
+    await writer.append_many(wanted)
+    await asyncio.sleep(0.1)
+    assert int(await scene.of("confirmed", writer.ledger)) == COUNT - 1, "the explicit LAC"
+    await writer.close()
+    assert await scene.judge(writer.ledger, wanted) == COUNT
+    assert int(await scene.of("length", writer.ledger)) == sum(map(len, wanted))
+
+
+async def java_fences_quire(scene: Scene) -> None:
+    writer = await scene.quire_creates()
+    wanted = payloads("quire", COUNT)
+    await writer.append_many(wanted)
+    assert int(await scene.of("recover", writer.ledger)) == COUNT - 1
+    try:
+        await writer.append(b"late")
+    except (LedgerFencedError, OutcomeUnknownError):
+        pass
+    else:
+        raise AssertionError("quire wrote to a ledger that Java had recovered")
+    assert await scene.judge(writer.ledger, wanted) == COUNT
+
+
+async def deferred_entries_are_forced(scene: Scene) -> None:
+    writer = await scene.quire_creates(deferred_sync=True)
+    wanted = payloads("quire", COUNT)
+    await writer.append_many(wanted)
+    await writer.force()
+    await writer.close()
+    assert await scene.judge(writer.ledger, wanted) == COUNT
+
+
+async def a_log_is_led_twice(scene: Scene) -> None:
+    name = f"orders-{scene.rng.getrandbits(32)}"
+    for turn in range(2):
+        async with await scene.client.open_log(name) as log:
+            for number in range(COUNT):
+                await log.append(b"%d" % (turn * COUNT + number))
+    found = [record.payload async for record in scene.client.read_log(name)]
+    assert found == [b"%d" % number for number in range(2 * COUNT)]
+
+
+async def deleted_ledgers_are_gone_for_both(scene: Scene) -> None:
+    writer = await scene.quire_creates()
+    await writer.append(b"one")
+    await writer.close()
+    await scene.client.delete_ledger(writer.ledger)
+    try:
+        await scene.of("read", writer.ledger)
+    except JavaError:
+        return
+    raise AssertionError("Java reads a ledger that was deleted")
+
+
+RUNS: dict[str, Callable[[Scene], Awaitable[None]]] = {
+    each.__name__: each
+    for each in (
+        java_writes_quire_follows,
+        quire_fences_java,
+        quire_writes_java_reads,
+        java_fences_quire,
+        deferred_entries_are_forced,
+        a_log_is_led_twice,
+        deleted_ledgers_are_gone_for_both,
+    )
+}
+
+
+async def failure_round(scene: Scene) -> str:
+    """One client writes, a bookie is killed or stopped meanwhile, one client recovers."""
+    writes, recovers = (scene.rng.choice(("java", "quire")) for _ in range(2))
+    event = scene.rng.choice(("kill -9", "SIGSTOP"))
+    victim = scene.rng.choice(sorted(scene.servers.bookies))
+    if writes == "java":
+        ledger, acknowledged = await _java_under(scene, event, victim)
+    else:
+        ledger, acknowledged = await _quire_under(scene, event, victim)
+    if recovers == "java":
+        await scene.of("recover", ledger)
+    else:
+        await scene.client.open_ledger(ledger, password=scene.secret)
+    await _mend(scene, event, victim)
+    count = await scene.judge(ledger, acknowledged)
+    return f"{writes} wrote {len(acknowledged)}, {event} {victim}, {recovers} found {count}"
+
+
+async def _strike(scene: Scene, event: str, victim: str) -> None:
+    await asyncio.sleep(scene.rng.random() * 0.2)
+    strike = scene.servers.kill if event == "kill -9" else scene.servers.stop
+    await asyncio.to_thread(strike, victim)
+
+
+async def _mend(scene: Scene, event: str, victim: str) -> None:
+    mend = scene.servers.start if event == "kill -9" else scene.servers.go_on
+    await asyncio.to_thread(mend, victim)
+
+
+async def _java_under(scene: Scene, event: str, victim: str) -> tuple[int, list[bytes]]:
+    ledger = await scene.java_creates()
+    striking = asyncio.create_task(_strike(scene, event, victim))
+    with suppress(JavaError):
+        await scene.ask("add", ROUND_COUNT)
+    await striking
+    count = int(await scene.ask("added"))
+    await scene.ask("abandon")
+    return ledger, payloads("java", count)
+
+
+async def _quire_under(scene: Scene, event: str, victim: str) -> tuple[int, list[bytes]]:
+    writer = await scene.quire_creates()
+    striking = asyncio.create_task(_strike(scene, event, victim))
+    acknowledged: list[bytes] = []
+    try:
+        for payload in payloads("quire", ROUND_COUNT):
+            await writer.append(payload)
+            acknowledged.append(payload)
+    except QuireError as error:
+        print(f"  the writer ended: {error}", flush=True)
+    await striking
+    writer.abandon()
+    return writer.ledger, acknowledged

@@ -1,0 +1,237 @@
+"""Apache's servers from their published jars: one ZooKeeper and some bookies, on 127.0.0.1.
+
+Jars are installed by Maven into a cache, once for each version.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>quire</groupId><artifactId>interop</artifactId><version>1</version><dependencies>
+{}</dependencies></project>
+"""
+DEPENDENCY = """<dependency><groupId>{}</groupId><artifactId>{}</artifactId>
+<version>{}</version></dependency>
+"""
+BESIDE = (
+    ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
+    ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
+)
+"""ZooKeeper's server needs these, and they do not come with it."""
+
+STORAGES = {
+    "db": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
+    "sorted": "org.apache.bookkeeper.bookie.SortedLedgerStorage",
+}
+OPENED = ("java.io", "java.util.zip", "sun.nio.ch", "jdk.internal.loader", "java.nio")
+LOG = """<Configuration><Appenders><Console name="C" target="SYSTEM_ERR"/></Appenders>
+<Loggers><Root level="ERROR"><AppenderRef ref="C"/></Root></Loggers></Configuration>
+"""
+START_SECONDS = 90.0
+
+
+def install(cache: Path, version: str) -> Path:
+    """Return the directory of a version's jars, installed by Maven if it is missing."""
+    place = cache / version
+    jars, done = place / "lib", place / "installed"
+    if not done.is_file():
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        wanted = (("org.apache.bookkeeper", "bookkeeper-server", version), *BESIDE)
+        pom = POM.format("".join(DEPENDENCY.format(*each) for each in wanted))
+        (place / "pom.xml").write_text(pom, encoding="utf-8")
+        print(f"installing Apache BookKeeper {version} into {place}", flush=True)
+        options = ["-q", "-B", f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
+        subprocess.run(["mvn", *options, "dependency:copy-dependencies"], cwd=place, check=True)
+        done.touch()
+    return jars
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ApacheServers:
+    """`with ApacheServers(...)`: started. `kill`, `stop`, `go_on`, `start` concern one bookie."""
+
+    def __init__(self, directory: Path, jars: Path, storage: str, bookies: int = 4) -> None:
+        self.directory = directory
+        self.jars = jars
+        self._storage = STORAGES[storage]
+        self.port = free_port()
+        self.bookies = {f"bk{number}": free_port() for number in range(bookies)}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def metadata(self) -> str:
+        return f"zk+hierarchical://127.0.0.1:{self.port}/ledgers"
+
+    @property
+    def uri(self) -> str:
+        return f"zk://127.0.0.1:{self.port}/?ledgers=bookkeeper:/ledgers"
+
+    def java(self, *arguments: str) -> list[str]:
+        opened = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in OPENED]
+        return [
+            *("java", *opened, "-Djava.net.preferIPv4Stack=true", "-XX:+UseSerialGC"),
+            *("-XX:TieredStopAtLevel=1", "-Dio.netty.tryReflectionSetAccessible=true"),
+            *(f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}", "-cp"),
+            *(f"{self.jars}/*", *arguments),
+        ]
+
+    def __enter__(self) -> Self:
+        (self.directory / "zk").mkdir(parents=True)
+        (self.directory / "log4j2.xml").write_text(LOG, encoding="utf-8")
+        try:
+            self._start_zookeeper()
+            initial = self._configure("bk0", self.bookies["bk0"])
+            shell = "org.apache.bookkeeper.bookie.BookieShell"
+            with (self.directory / "init.log").open("wb") as log:
+                command = self.java(shell, "-conf", str(initial), "initnewcluster")
+                subprocess.run(command, stdout=log, stderr=log, check=True)
+            for name in self.bookies:
+                self._launch(name)
+            for port in self.bookies.values():
+                self._wait(port)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def _start_zookeeper(self) -> None:
+        lines = {
+            "tickTime": 2000,
+            "dataDir": self.directory / "zk",
+            "clientPort": self.port,
+            "clientPortAddress": "127.0.0.1",
+            "admin.enableServer": "false",
+        }
+        config = self.directory / "zoo.cfg"
+        config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+        self._begin("zookeeper", self.java(main, str(config)))
+        self._wait(self.port)
+
+    def _configure(self, name: str, port: int) -> Path:
+        lines = {
+            "bookiePort": port,
+            "bookieId": name,
+            "advertisedAddress": "127.0.0.1",
+            "allowLoopback": "true",
+            "listeningInterface": "lo",
+            "httpServerEnabled": "false",
+            "metadataServiceUri": self.metadata,
+            "journalDirectories": self.directory / name / "journal",
+            "ledgerDirectories": self.directory / name / "ledgers",
+            "ledgerStorageClass": self._storage,
+            "dbStorage_writeCacheMaxSizeMb": 16,
+            "dbStorage_readAheadCacheMaxSizeMb": 16,
+            "dbStorage_rocksDB_blockCacheSize": 8 << 20,
+            "journalSyncData": "true",
+            "journalMaxBackups": 0,
+            "diskUsageThreshold": 0.99,
+            "diskUsageWarnThreshold": 0.98,
+        }
+        for each in ("journal", "ledgers"):
+            (self.directory / name / each).mkdir(parents=True, exist_ok=True)
+        config = self.directory / f"{name}.conf"
+        config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        return config
+
+    def _launch(self, name: str) -> None:
+        config = self._configure(name, self.bookies[name])
+        heap = ("-Xmx160m", "-XX:MaxDirectMemorySize=256m")
+        command = self.java("org.apache.bookkeeper.server.Main", "--conf", str(config))
+        self._begin(name, [command[0], *heap, *command[1:]])
+
+    def _begin(self, name: str, command: list[str]) -> None:
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def _wait(self, port: int) -> None:
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1.0).close()
+            except OSError:
+                time.sleep(0.2)
+            else:
+                return
+        raise TimeoutError(f"port {port} does not listen: see the logs in {self.directory}")
+
+    def kill(self, bookie: str) -> None:
+        """End a bookie as a crash would."""
+        self._processes[bookie].kill()
+        self._processes[bookie].wait()
+
+    def start(self, bookie: str) -> None:
+        """Start a bookie that was killed; ZooKeeper has forgotten it by then."""
+        self._launch(bookie)
+        self._wait(self.bookies[bookie])
+
+    def stop(self, bookie: str) -> None:
+        os.kill(self._processes[bookie].pid, signal.SIGSTOP)
+
+    def go_on(self, bookie: str) -> None:
+        os.kill(self._processes[bookie].pid, signal.SIGCONT)
+
+    def _end(self) -> None:
+        for process in reversed(self._processes.values()):
+            process.kill()
+        for process in self._processes.values():
+            process.wait()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._end()
+
+
+class JavaClient:
+    """Apache's client in a process of its own; a command's answer, or `JavaError`."""
+
+    def __init__(self, servers: ApacheServers, protocol: str = "v3") -> None:
+        source = str(Path(__file__).with_name("Client.java"))
+        command = servers.java(source, servers.metadata, protocol)
+        log = (servers.directory / "java.log").open("ab")
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(command, **pipes, stderr=log, text=True)  # type: ignore[call-overload]
+        log.close()
+        self._read_until("ready")
+
+    def _read_until(self, *words: str) -> str:
+        for line in self._process.stdout:
+            if line.split(" ")[0].strip() in words:
+                return str(line).strip()
+        raise JavaError("the process ended: see java.log")
+
+    def ask(self, *words: object) -> str:
+        self._process.stdin.write(" ".join(map(str, words)) + "\n")
+        self._process.stdin.flush()
+        kind, _, answer = self._read_until("ok", "error").partition(" ")
+        if kind == "error":
+            raise JavaError(answer)
+        return answer
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait(30)
+
+
+class JavaError(Exception):
+    """The name of an exception of the Java client."""
