@@ -332,8 +332,14 @@ async def _inventory(settings: Settings, ledger: int) -> None:
         raise CorruptEntryError(ledger, without[0].first, reason)
 
 
+def _moment(milliseconds: int) -> str | None:
+    """Return a time as text, None where a record of another system has none."""
+    if not milliseconds:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
 def _summary(info: LedgerInfo) -> dict[str, Value]:
-    created = datetime.fromtimestamp(info.created_ms / 1000, UTC)
     replication = info.replication
     return {
         "ledger": info.ledger,
@@ -344,7 +350,7 @@ def _summary(info: LedgerInfo) -> dict[str, Value]:
         "write_quorum": replication.write_quorum,
         "ack_quorum": replication.ack_quorum,
         "digest": str(info.digest),
-        "created": created.isoformat(timespec="milliseconds"),
+        "created": _moment(info.created_ms),
     }
 
 

@@ -125,7 +125,7 @@ def ledger_row(info: LedgerInfo) -> LedgerRow:
         len(info.fragments),
         None if info.last_entry is None else info.last_entry + 1,
         info.length,
-        words.moment(info.created_ms),
+        words.moment(info.created_ms) if info.created_ms else words.NONE,
     )
 
 
