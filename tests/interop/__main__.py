@@ -31,12 +31,12 @@ async def over(servers: ApacheServers, protocol: str, rounds: int, seed: int) ->
         async with quire.connect(f"{servers.uri}&write=true", options=options) as client:
             for number, digest in enumerate(JAVA_NAMES):
                 password = ("", "pw")[number % 2]
-                scene = Scene(servers, client, java, digest, password, rng)
+                scene = Scene(servers, client, java, digest, password, rng, protocol)
                 for name, run in RUNS.items():
                     failed += not await _told(f"{name} {digest} {password!r}", run(scene))
             for number in range(rounds):
                 digest = rng.choice(list(JAVA_NAMES))
-                scene = Scene(servers, client, java, digest, "pw", rng)
+                scene = Scene(servers, client, java, digest, "pw", rng, protocol)
                 failed += not await _told(f"round {number}", failure_round(scene))
     finally:
         await asyncio.to_thread(java.close)

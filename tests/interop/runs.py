@@ -36,6 +36,7 @@ class Scene:
     digest: DigestKind
     password: str
     rng: random.Random
+    protocol: str
 
     @property
     def secret(self) -> bytes:
@@ -107,9 +108,12 @@ async def quire_fences_java(scene: Scene) -> None:
 async def quire_writes_java_reads(scene: Scene) -> None:
     writer = await scene.quire_creates()
     wanted = payloads("quire", COUNT)
-    await writer.append_many(wanted)
+    await writer.append_many(wanted[:-1])
+    await writer.append(wanted[-1])  # carries the LAC of the entries before it
     await asyncio.sleep(0.1)
-    assert int(await scene.of("confirmed", writer.ledger)) == COUNT - 1, "the explicit LAC"
+    # Java's client of the second protocol does not ask for explicit LACs.
+    behind = 1 if scene.protocol == "v3" else 2
+    assert int(await scene.of("confirmed", writer.ledger)) >= COUNT - behind, "the explicit LAC"
     await writer.close()
     assert await scene.judge(writer.ledger, wanted) == COUNT
     assert int(await scene.of("length", writer.ledger)) == sum(map(len, wanted))
@@ -179,15 +183,17 @@ async def failure_round(scene: Scene) -> str:
     writes, recovers = (scene.rng.choice(("java", "quire")) for _ in range(2))
     event = scene.rng.choice(("kill -9", "SIGSTOP"))
     victim = scene.rng.choice(sorted(scene.servers.bookies))
-    if writes == "java":
-        ledger, acknowledged = await _java_under(scene, event, victim)
-    else:
-        ledger, acknowledged = await _quire_under(scene, event, victim)
-    if recovers == "java":
-        await scene.of("recover", ledger)
-    else:
-        await scene.client.open_ledger(ledger, password=scene.secret)
-    await _mend(scene, event, victim)
+    try:
+        if writes == "java":
+            ledger, acknowledged = await _java_under(scene, event, victim)
+        else:
+            ledger, acknowledged = await _quire_under(scene, event, victim)
+        if recovers == "java":
+            await scene.of("recover", ledger)
+        else:
+            await scene.client.open_ledger(ledger, password=scene.secret)
+    finally:
+        await _mend(scene, event, victim)
     count = await scene.judge(ledger, acknowledged)
     return f"{writes} wrote {len(acknowledged)}, {event} {victim}, {recovers} found {count}"
 
@@ -201,6 +207,28 @@ async def _strike(scene: Scene, event: str, victim: str) -> None:
 async def _mend(scene: Scene, event: str, victim: str) -> None:
     mend = scene.servers.start if event == "kill -9" else scene.servers.go_on
     await asyncio.to_thread(mend, victim)
+    await _all_writable(scene)
+
+
+async def _all_writable(scene: Scene) -> None:
+    """Wait until every bookie is registered; one that was stopped for longer than its session of
+    ZooKeeper may not come back by itself, and is restarted.
+    """
+
+    def missing() -> set[str]:
+        writable = {each.bookie for each in scene.client.bookies() if each.writable}
+        return set(scene.servers.bookies) - writable
+
+    for attempt in range(2):
+        for _ in range(150):
+            if not missing():
+                return
+            await asyncio.sleep(0.1)
+        for bookie in sorted(missing()) if attempt == 0 else ():
+            print(f"  {bookie} is restarted: it did not register again", flush=True)
+            await asyncio.to_thread(scene.servers.kill, bookie)
+            await asyncio.to_thread(scene.servers.start, bookie)
+    raise AssertionError(f"bookies that did not come back: {sorted(missing())}")
 
 
 async def _java_under(scene: Scene, event: str, victim: str) -> tuple[int, list[bytes]]:
