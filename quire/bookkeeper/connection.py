@@ -198,6 +198,7 @@ class BookieConnection(asyncio.Protocol):
         for call in self._calls.values():
             if not call.done():
                 call.set_exception(self.unavailable(reason))
+                call.exception()  # looked at: its caller may be cancelled in this very turn
         self._adds.clear()
 
     # Opening.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -158,6 +159,22 @@ async def test_a_connection_that_breaks_fails_its_calls_and_the_next_call_connec
         await asyncio.gather(*calls, return_exceptions=True)
         await asyncio.sleep(0.1)
         assert (await bookie.read(LEDGER, 0, 0)) == run_of(0)
+
+
+async def test_a_call_may_be_cancelled_while_its_connection_ends() -> None:
+    """As when a stopped process wakes, and both its caller and its connection are out of time."""
+    far = FakeApacheBookie()
+    far.mute = True
+    async with linked(far, timeout=10.0) as bookie:
+        reading = asyncio.create_task(bookie.read(LEDGER, 0, 0))
+        await asyncio.sleep(1)
+        assert bookie._connection is not None
+        bookie._connection.end("it hangs")
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+    del reading
+    gc.collect()  # a failure that is not looked at would be reported now, and fail the test
 
 
 async def test_a_bookie_that_hangs_is_given_up_in_time() -> None:
