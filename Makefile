@@ -25,7 +25,7 @@ S2_COMMIT := 36ce9bd
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations soak interop judges s2 netns browser picture drills bench proto format clean spec tlc docs spark metrics alerts
+	ablations mutations soak apache interop judges s2 netns browser picture drills bench proto format clean spec tlc docs spark metrics alerts
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -69,8 +69,12 @@ install: $(VENV)/core.stamp ## install quire into .venv; then: . .venv/bin/activ
 demo: $(VENV)/core.stamp ## six bookies, three dice players, a leader killed: the main job in a minute (TLS=1)
 	@$(BIN)/python -m tutorial.demo $(if $(TLS),--tls)
 
-test: $(VENV)/test.stamp ## every test: pure, simulated, real processes, real ZooKeeper, real Spark
+test: $(VENV)/test.stamp apache ## every test: pure, simulated, real processes, real ZooKeeper, real Spark
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --durations=20
+
+# Jars from Maven Central, once. Without them the tests that need them fail, and say why.
+apache: $(VENV)/test.stamp
+	-@$(BIN)/python -m tests.interop.jars
 
 quick: $(VENV)/test.stamp ## pure tests, contracts in memory, structure, 100 seeds: under a minute
 	@$(BIN)/python -m pytest -n 2 --dist loadfile $(QUICK)
@@ -158,7 +162,7 @@ mutations: $(VENV)/test.stamp ## make each edit of a list in a copy: a test must
 drills: $(VENV)/test.stamp ## what an operator relies on, on real processes; NAMES="lost drained" for some
 	@$(BIN)/python -m tests.drills $(NAMES)
 
-interop: $(VENV)/test.stamp ## quire and Apache BookKeeper's Java client on its bookies, ROUNDS=n of failures; needs Java 17 and Maven
+interop: $(VENV)/test.stamp ## quire and Apache BookKeeper's Java client on its bookies, ROUNDS=n of failures
 	@$(BIN)/python -m tests.interop --rounds $(ROUNDS) $(if $(VERSIONS),--versions $(VERSIONS))
 
 soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble

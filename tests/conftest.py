@@ -25,10 +25,17 @@ NO_CONFIGURATION: Final = "no-configuration"
 
 MARKS: Final = {
     "spark": ("spark",),
-    "java": ("acceptance", "tutorial", "cluster/test_disaster.py", "cluster/zookeeper"),
+    "java": (
+        "acceptance",
+        "bookkeeper/test_with_java.py",
+        "tutorial",
+        "cluster/test_disaster.py",
+        "cluster/zookeeper",
+    ),
     "slow": (
         "acceptance",
         "bench",
+        "bookkeeper/test_with_java.py",
         "cli/test_completion.py",
         "cli/test_descriptors.py",
         "cli/test_exits.py",

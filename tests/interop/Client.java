@@ -1,4 +1,5 @@
 // Apache's own client, for the interoperability runs: one command a line, one answer a line.
+// Janino runs it, which knows no lambdas, type arguments or resources of try.
 //
 //   create DIGEST PASSWORD          a new ledger 3/3/2, kept for `add` and `close`; its id
 //   add COUNT                       appends "java-<n>"; the number acknowledged, or the error
@@ -6,7 +7,7 @@
 //   abandon                         forgets it without closing
 //   recover ID DIGEST PASSWORD      opens with recovery; last entry
 //   confirmed ID DIGEST PASSWORD    opens without recovery; last confirmed entry
-//   read ID DIGEST PASSWORD         entries of a closed ledger: their number and SHA-256
+//   read ID DIGEST PASSWORD         entries up to the last confirmed: their number and SHA-256
 //   length ID DIGEST PASSWORD       the length of a closed ledger
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -29,9 +30,9 @@ public class Client {
         ClientConfiguration options = new ClientConfiguration();
         options.setMetadataServiceUri(arguments[0]);
         options.setThrottleValue(0);
-        options.setAddEntryTimeout(3);
-        options.setReadEntryTimeout(3);
-        options.setUseV2WireProtocol(arguments.length > 1 && arguments[1].equals("v2"));
+        options.setUseV2WireProtocol(arguments[1].equals("v2"));
+        options.setAddEntryTimeout(Integer.parseInt(arguments[2]));
+        options.setReadEntryTimeout(Integer.parseInt(arguments[2]));
         client = new BookKeeper(options);
         System.out.println("ready");
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
@@ -67,24 +68,28 @@ public class Client {
             case "abandon":
                 writing = null;
                 return "";
-            case "recover":
-                try (LedgerHandle found = open(words, true)) {
-                    return "" + found.getLastAddConfirmed();
-                }
-            case "confirmed":
-                try (LedgerHandle found = open(words, false)) {
-                    return "" + found.readLastConfirmed();
-                }
-            case "length":
-                try (LedgerHandle found = open(words, false)) {
-                    return "" + found.getLength();
-                }
-            case "read":
-                try (LedgerHandle found = open(words, false)) {
-                    return digest(found);
-                }
             default:
-                throw new IllegalArgumentException(words[0]);
+                return about(words);
+        }
+    }
+
+    static String about(String[] words) throws Exception {
+        LedgerHandle found = open(words, words[0].equals("recover"));
+        try {
+            switch (words[0]) {
+                case "recover":
+                    return "" + found.getLastAddConfirmed();
+                case "confirmed":
+                    return "" + found.readLastConfirmed();
+                case "length":
+                    return "" + found.getLength();
+                case "read":
+                    return digest(found);
+                default:
+                    throw new IllegalArgumentException(words[0]);
+            }
+        } finally {
+            found.close();
         }
     }
 
@@ -98,12 +103,12 @@ public class Client {
 
     static String digest(LedgerHandle found) throws Exception {
         MessageDigest whole = MessageDigest.getInstance("SHA-256");
-        long last = found.getLastAddConfirmed();
+        long last = Math.max(found.getLastAddConfirmed(), found.readLastConfirmed());
         int count = 0;
         if (last >= 0) {
-            Enumeration<LedgerEntry> entries = found.readEntries(0, last);
+            Enumeration entries = found.readEntries(0, last);
             while (entries.hasMoreElements()) {
-                whole.update(entries.nextElement().getEntry());
+                whole.update(((LedgerEntry) entries.nextElement()).getEntry());
                 whole.update((byte) '\n');
                 count++;
             }

@@ -1,6 +1,7 @@
 """`python -m tests.interop`: the matrix of versions, storages and runs, then rounds of failures.
 
-Nothing is installed besides Java 17 and Maven; jars go into --cache, about 105 MB for a version.
+Each cluster runs the programs of the tutorial, too. Jars come from Maven Central into --cache,
+about 105 MB for a version (jars.py).
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from pathlib import Path
 
 import quire
 from quire.ledger.options import LedgerOptions
+from tests.interop.jars import CACHE, NEWEST, install
+from tests.interop.programs import PROGRAMS
 from tests.interop.runs import JAVA_NAMES, RUNS, Scene, failure_round
-from tests.interop.servers import STORAGES, ApacheServers, JavaClient, install
+from tests.interop.servers import STORAGES, ApacheServers, JavaClient
 
-VERSIONS = ("4.18.0", "4.16.6")
+VERSIONS = (NEWEST, "4.16.6")
 
 
 async def over(servers: ApacheServers, protocol: str, rounds: int, seed: int) -> int:
@@ -28,12 +31,14 @@ async def over(servers: ApacheServers, protocol: str, rounds: int, seed: int) ->
     java = await asyncio.to_thread(JavaClient, servers, protocol)
     options = LedgerOptions(request_timeout=2.0)
     try:
-        async with quire.connect(f"{servers.uri}&write=true", options=options) as client:
+        async with quire.connect(servers.writable_uri, options=options) as client:
             for number, digest in enumerate(JAVA_NAMES):
                 password = ("", "pw")[number % 2]
                 scene = Scene(servers, client, java, digest, password, rng, protocol)
                 for name, run in RUNS.items():
                     failed += not await _told(f"{name} {digest} {password!r}", run(scene))
+            for name, program in PROGRAMS.items():
+                failed += not await _told(name, program(scene))
             for number in range(rounds):
                 digest = rng.choice(list(JAVA_NAMES))
                 scene = Scene(servers, client, java, digest, "pw", rng, protocol)
@@ -57,7 +62,7 @@ async def _told(name: str, run: object) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.interop", description=__doc__)
-    parser.add_argument("--cache", type=Path, default=Path("build/interop"))
+    parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--versions", nargs="+", default=list(VERSIONS))
     parser.add_argument("--storages", nargs="+", default=list(STORAGES), choices=list(STORAGES))
     parser.add_argument("--rounds", type=int, default=10, help="rounds of failures each")
@@ -65,7 +70,7 @@ def main() -> int:
     options = parser.parse_args()
     failed = 0
     for number, version in enumerate(options.versions):
-        jars = install(options.cache.resolve(), version)
+        jars = install(version, options.cache.resolve())
         for storage in options.storages:
             protocol = "v2" if number % 2 else "v3"
             directory = Path(tempfile.mkdtemp(prefix="quire-interop-"))

@@ -60,11 +60,17 @@ class Scene:
         """Compare what both clients read of a closed ledger; the number of its entries."""
         reader = await self.client.open_ledger(ledger, password=self.secret)
         found = [entry.payload async for entry in reader.read(0, None)]
-        whole = hashlib.sha256(b"".join(each + b"\n" for each in found)).hexdigest()
         javas = await self.of("read", ledger)
-        assert javas == f"{len(found)} {whole}", f"ledger {ledger}: {javas}, not {len(found)}"
+        assert javas == f"{len(found)} {digest_of(found)}", (
+            f"ledger {ledger}: {javas}, not {len(found)}"
+        )
         assert found[: len(acknowledged)] == acknowledged, f"ledger {ledger} lost an entry"
         return len(found)
+
+
+def digest_of(found: list[bytes]) -> str:
+    """Return what Java's client says of entries, after their number."""
+    return hashlib.sha256(b"".join(each + b"\n" for each in found)).hexdigest()
 
 
 def payloads(name: str, count: int) -> list[bytes]:
@@ -114,6 +120,9 @@ async def quire_writes_java_reads(scene: Scene) -> None:
     # Java's client of the second protocol does not ask for explicit LACs.
     behind = 1 if scene.protocol == "v3" else 2
     assert int(await scene.of("confirmed", writer.ledger)) >= COUNT - behind, "the explicit LAC"
+    count, digest = (await scene.of("read", writer.ledger)).split()
+    assert int(count) > COUNT - behind, "Java reads an open ledger up to its LAC"
+    assert digest == digest_of(wanted[: int(count)])
     await writer.close()
     assert await scene.judge(writer.ledger, wanted) == COUNT
     assert int(await scene.of("length", writer.ledger)) == sum(map(len, wanted))
@@ -207,17 +216,17 @@ async def _strike(scene: Scene, event: str, victim: str) -> None:
 async def _mend(scene: Scene, event: str, victim: str) -> None:
     mend = scene.servers.start if event == "kill -9" else scene.servers.go_on
     await asyncio.to_thread(mend, victim)
-    await _all_writable(scene)
+    await all_writable(scene.servers, scene.client)
 
 
-async def _all_writable(scene: Scene) -> None:
+async def all_writable(servers: ApacheServers, client: Client) -> None:
     """Wait until every bookie is registered; one that was stopped for longer than its session of
     ZooKeeper may not come back by itself, and is restarted.
     """
 
     def missing() -> set[str]:
-        writable = {each.bookie for each in scene.client.bookies() if each.writable}
-        return set(scene.servers.bookies) - writable
+        writable = {each.bookie for each in client.bookies() if each.writable}
+        return set(servers.bookies) - writable
 
     for attempt in range(2):
         for _ in range(150):
@@ -226,8 +235,8 @@ async def _all_writable(scene: Scene) -> None:
             await asyncio.sleep(0.1)
         for bookie in sorted(missing()) if attempt == 0 else ():
             print(f"  {bookie} is restarted: it did not register again", flush=True)
-            await asyncio.to_thread(scene.servers.kill, bookie)
-            await asyncio.to_thread(scene.servers.start, bookie)
+            await asyncio.to_thread(servers.kill, bookie)
+            await asyncio.to_thread(servers.start, bookie)
     raise AssertionError(f"bookies that did not come back: {sorted(missing())}")
 
 

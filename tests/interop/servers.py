@@ -1,12 +1,8 @@
-"""Apache's servers from their published jars: one ZooKeeper and some bookies, on 127.0.0.1.
-
-Jars are installed by Maven into a cache, once for each version.
-"""
+"""Apache's servers from their published jars: one ZooKeeper and some bookies, on 127.0.0.1."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,18 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>quire</groupId><artifactId>interop</artifactId><version>1</version><dependencies>
-{}</dependencies></project>
-"""
-DEPENDENCY = """<dependency><groupId>{}</groupId><artifactId>{}</artifactId>
-<version>{}</version></dependency>
-"""
-BESIDE = (
-    ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
-    ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
-)
-"""ZooKeeper's server needs these, and they do not come with it."""
+from quire.cluster.zookeeper.java import find_java
+from tests.interop.jars import JANINO, class_path
 
 STORAGES = {
     "db": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
@@ -37,23 +23,6 @@ LOG = """<Configuration><Appenders><Console name="C" target="SYSTEM_ERR"/></Appe
 <Loggers><Root level="ERROR"><AppenderRef ref="C"/></Root></Loggers></Configuration>
 """
 START_SECONDS = 90.0
-
-
-def install(cache: Path, version: str) -> Path:
-    """Return the directory of a version's jars, installed by Maven if it is missing."""
-    place = cache / version
-    jars, done = place / "lib", place / "installed"
-    if not done.is_file():
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        wanted = (("org.apache.bookkeeper", "bookkeeper-server", version), *BESIDE)
-        pom = POM.format("".join(DEPENDENCY.format(*each) for each in wanted))
-        (place / "pom.xml").write_text(pom, encoding="utf-8")
-        print(f"installing Apache BookKeeper {version} into {place}", flush=True)
-        options = ["-q", "-B", f"-DoutputDirectory={jars}", "-DincludeScope=runtime"]
-        subprocess.run(["mvn", *options, "dependency:copy-dependencies"], cwd=place, check=True)
-        done.touch()
-    return jars
 
 
 def free_port() -> int:
@@ -82,13 +51,17 @@ class ApacheServers:
     def uri(self) -> str:
         return f"zk://127.0.0.1:{self.port}/?ledgers=bookkeeper:/ledgers"
 
+    @property
+    def writable_uri(self) -> str:
+        return f"{self.uri}&write=true"
+
     def java(self, *arguments: str) -> list[str]:
         opened = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in OPENED]
         return [
-            *("java", *opened, "-Djava.net.preferIPv4Stack=true", "-XX:+UseSerialGC"),
+            *(str(find_java()), *opened, "-Djava.net.preferIPv4Stack=true", "-XX:+UseSerialGC"),
             *("-XX:TieredStopAtLevel=1", "-Dio.netty.tryReflectionSetAccessible=true"),
             *(f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}", "-cp"),
-            *(f"{self.jars}/*", *arguments),
+            *(class_path(self.jars), *arguments),
         ]
 
     def __enter__(self) -> Self:
@@ -205,9 +178,10 @@ class ApacheServers:
 class JavaClient:
     """Apache's client in a process of its own; a command's answer, or `JavaError`."""
 
-    def __init__(self, servers: ApacheServers, protocol: str = "v3") -> None:
+    def __init__(self, servers: ApacheServers, protocol: str = "v3", seconds: int = 3) -> None:
+        """Start it; `seconds` is the limit of its requests to bookies."""
         source = str(Path(__file__).with_name("Client.java"))
-        command = servers.java(source, servers.metadata, protocol)
+        command = servers.java(JANINO, source, "Client", servers.metadata, protocol, str(seconds))
         log = (servers.directory / "java.log").open("ab")
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._process = subprocess.Popen(command, **pipes, stderr=log, text=True)  # type: ignore[call-overload]
@@ -231,6 +205,7 @@ class JavaClient:
     def close(self) -> None:
         self._process.stdin.close()
         self._process.wait(30)
+        self._process.stdout.close()
 
 
 class JavaError(Exception):

@@ -1,0 +1,94 @@
+"""The jars of Apache BookKeeper, and the Java that runs them.
+
+Ivy and Janino come with PySpark, which the tests have anyway. Ivy installs the jars of a version
+from Maven Central, once for each version; its own cache in the user's home serves other checkouts.
+Janino runs a program from its source, so a Java without a compiler will do.
+
+`python -m tests.interop.jars VERSION` installs them, for the Makefile.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from quire.cluster.zookeeper.java import find_jars, find_java
+from quire.errors import ConfigurationError
+
+CACHE = Path(__file__).resolve().parents[2] / "build" / "interop"
+NEWEST = "4.18.0"
+INSTALL_SECONDS = 600.0
+KINDS = ("jar", "bundle", "nar")
+"""Kinds of artifact that are jars: some of BookKeeper's own are published as nar."""
+
+JANINO = "org.codehaus.janino.SimpleCompiler"
+
+
+class JarsMissingError(Exception):
+    """The jars cannot be had, with the reason."""
+
+
+def install(version: str = NEWEST, cache: Path = CACHE) -> Path:
+    """Return the directory of a version's jars, installed if it is missing.
+
+    Raises `JarsMissingError`, `ConfigurationError` without Java or PySpark.
+    """
+    place = cache / version
+    jars, done = place / "lib", place / "installed"
+    if not done.is_file():
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        print(f"installing Apache BookKeeper {version} into {place}", flush=True)
+        _retrieve(version, jars)
+        done.touch()
+    return jars
+
+
+def _retrieve(version: str, jars: Path) -> None:
+    wanted = ("org.apache.bookkeeper", "bookkeeper-server", version)
+    command = (
+        *(find_java(), "-jar", of_pyspark("ivy"), "-warn", "-confs", "default"),
+        *("-dependency", *wanted, "-types", *KINDS),
+        *("-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).jar"),
+    )
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise JarsMissingError(
+            f"Apache BookKeeper {version} did not come within {INSTALL_SECONDS:g} s: these tests "
+            "need Maven Central, or jars that Ivy has in its cache (~/.ivy2)"
+        ) from error
+    said = done.stdout + done.stderr
+    if done.returncode or "UNRESOLVED DEPENDENCIES" in said or "FAILED DOWNLOADS" in said:
+        lines = [line for line in said.splitlines() if line.strip()]
+        raise JarsMissingError(
+            f"Ivy cannot get Apache BookKeeper {version}: these tests need Maven Central, or jars "
+            "that Ivy has in its cache (~/.ivy2). It says:\n" + "\n".join(lines[-20:])
+        )
+
+
+def of_pyspark(name: str) -> Path:
+    """Return a jar that PySpark brings. Raises `ConfigurationError`."""
+    folder = find_jars()[0].parent
+    found = sorted(folder.glob(f"{name}-[0-9]*.jar"))
+    if not found:
+        raise ConfigurationError(f"{folder} lacks the jar {name}: install the group test")
+    return found[-1]
+
+
+def class_path(jars: Path) -> str:
+    """Return the class path of servers and clients.
+
+    ZooKeeper's server needs two jars that do not come with BookKeeper's.
+    """
+    beside = map(of_pyspark, ("metrics-core", "snappy-java", "janino", "commons-compiler"))
+    return ":".join([f"{jars}/*", *map(str, beside)])
+
+
+if __name__ == "__main__":
+    try:
+        install(sys.argv[1] if len(sys.argv) > 1 else NEWEST)
+    except (ConfigurationError, JarsMissingError) as error:
+        sys.exit(f"{error}\nThe tests that need it will fail.")
