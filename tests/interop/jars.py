@@ -20,6 +20,15 @@ from quire.errors import ConfigurationError
 CACHE = Path(__file__).resolve().parents[2] / "build" / "interop"
 NEWEST = "4.18.0"
 INSTALL_SECONDS = 600.0
+WANTED = """<ivy-module version="2.0"><info organisation="quire" module="interop"/>
+<configurations><conf name="default"/></configurations><dependencies>
+{}</dependencies></ivy-module>
+"""
+DEPENDENCY = """<dependency org="{}" name="{}" rev="{}" conf="default"/>
+"""
+BESIDE = ("org.apache.logging.log4j", "log4j-api", "2.18.0")
+"""Named by no file that Ivy reads for 4.16; a release that wants a later one gets that."""
+
 KINDS = ("jar", "bundle", "nar")
 """Kinds of artifact that are jars: some of BookKeeper's own are published as nar."""
 
@@ -47,10 +56,12 @@ def install(version: str = NEWEST, cache: Path = CACHE) -> Path:
 
 
 def _retrieve(version: str, jars: Path) -> None:
-    wanted = ("org.apache.bookkeeper", "bookkeeper-server", version)
+    wanted = (("org.apache.bookkeeper", "bookkeeper-server", version), BESIDE)
+    ivy = jars.parent / "ivy.xml"
+    ivy.write_text(WANTED.format("".join(DEPENDENCY.format(*each) for each in wanted)))
     command = (
         *(find_java(), "-jar", of_pyspark("ivy"), "-warn", "-confs", "default"),
-        *("-dependency", *wanted, "-types", *KINDS),
+        *("-ivy", ivy, "-types", *KINDS),
         *("-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).jar"),
     )
     try:
