@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from quire.cli.copying import copy
 from quire.cli.cursor import cursor
 from quire.cli.log_shape import create, list_, set_, show, watch
 from quire.cli.output import confirm, flush, note, print_json, progress
@@ -38,7 +39,7 @@ def log() -> None:
     """Write and read logs."""
 
 
-for command in (read, tail, end, cursor, create, list_, show, watch, set_, rebuild, gc):
+for command in (read, tail, end, copy, cursor, create, list_, show, watch, set_, rebuild, gc):
     log.add_command(command)
 
 

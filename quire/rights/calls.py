@@ -153,6 +153,7 @@ COMMANDS: Final[Mapping[str, frozenset[Action]]] = {
     "ledger show": _LOOKS,
     "ledger tail": _READS,
     "log append": _WRITES,
+    "log copy": _WRITES,
     "log create": frozenset({APPEND}),
     "log cursor advance": _READS,
     "log cursor delete": frozenset({OPERATE}),

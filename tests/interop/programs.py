@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import tempfile
 from collections.abc import Awaitable, Callable
 
 import httpx
 
-from tests.interop.runs import Scene, all_writable
+import quire
+from quire.cli.copying import CopyOrder, copy_log
+from quire.cluster import LocalCluster
+from quire.log.manifest.options import LogOptions
+from tests.interop.runs import COUNT, Scene, all_writable
 from tests.tutorial.test_kv import CLIENTS, REPLICAS, Client, serving
 from tutorial.demo import compare, current_leader, curtain, next_leader, read_log
 from tutorial.kv.history import Operation, check
@@ -95,6 +100,30 @@ def _ask(clients: list[Client], http: httpx.AsyncClient) -> asyncio.Future[list[
     return asyncio.gather(*(ask(client, client.answered + ANSWERS) for client in clients))
 
 
+async def a_log_is_copied_there_and_back(scene: Scene) -> str:
+    """Copy a log from quire's bookies to Apache's, and from there to quire's under another name."""
+    name = f"moved-{scene.rng.getrandbits(32)}"
+    with tempfile.TemporaryDirectory(prefix="quire-interop-") as directory:
+        async with (
+            LocalCluster(directory, 3) as cluster,
+            quire.connect(cluster.store_uri) as own,
+        ):
+            async with await own.open_log(name) as log:
+                for number in range(COUNT):
+                    await log.append(b"%d" % number, txid=number)
+            there, back = CopyOrder(name, name, LogOptions()), CopyOrder(name, "back", LogOptions())
+            await copy_log(own, scene.client, there, lambda _: None)
+            await copy_log(scene.client, own, back, lambda _: None)
+            found = [(each.payload, each.txid) async for each in own.read_log("back")]
+    assert found == [(b"%d" % number, number) for number in range(COUNT)]
+    return f"{len(found)} records"
+
+
 PROGRAMS: dict[str, Callable[[Scene], Awaitable[str]]] = {
-    each.__name__: each for each in (the_dice_are_rolled, the_key_value_server_serves)
+    each.__name__: each
+    for each in (
+        the_dice_are_rolled,
+        the_key_value_server_serves,
+        a_log_is_copied_there_and_back,
+    )
 }
