@@ -14,6 +14,7 @@ from quire.log.leader.log import Log
 from quire.log.maintenance.cursors import Cursor
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.reader import LogReader
+from quire.log.records.attributes import NewRecord
 from quire.log.records.batch import Compression
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, AtCursor, AtTxid, Position, Record
@@ -37,6 +38,7 @@ __all__ = [
     "Log",
     "LogOptions",
     "LogReader",
+    "NewRecord",
     "Position",
     "ProducerSequence",
     "QuireError",

@@ -17,6 +17,7 @@ from pyarrow import compute
 from quire.entry import Entry
 from quire.errors import InvalidRequestError
 from quire.log.reading.span import Slice, Span
+from quire.log.records.attributes import ATTRIBUTE_VALUES
 from quire.log.records.txids import NO_TXID
 
 _TYPES: Final = {
@@ -29,6 +30,9 @@ _TYPES: Final = {
     "epoch": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
     "txid": pa.int64(),
+    "key": pa.binary(),
+    "headers": pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())])),
+    "event_time": pa.timestamp("ms", tz="UTC"),
     "payload": pa.binary(),
 }
 """The types of the columns. Spark checks record batches against them (`spark.options`)."""
@@ -200,6 +204,8 @@ class _Rows:
             return compute.add(counted, pa.scalar(start, pa.int64()))
         if name == "txid":
             return self._txids()
+        if name in ATTRIBUTE_VALUES:
+            return self._attributes(name)
         return self._numbers(name)
 
     def _numbers(self, name: str) -> pa.Array:
@@ -224,6 +230,18 @@ class _Rows:
             values.extend(ids * len(slots) if same else ids[slots.start : slots.stop])
         found = pa.Array.from_buffers(pa.int64(), self.count, [None, pa.py_buffer(values)])
         return compute.if_else(compute.equal(found, NO_TXID), pa.scalar(None, pa.int64()), found)
+
+    def _attributes(self, name: str) -> pa.Array:
+        """Keys, headers or event times of the application; null for records without."""
+        if not any(piece.batch.attributes for piece in self._slices):
+            return pa.nulls(self.count, _TYPES[name])
+        value_of = ATTRIBUTE_VALUES[name]
+        values = [
+            value_of(each)
+            for _, slots, batch in self._slices
+            for each in batch.attributes.of_slots(slots)
+        ]
+        return pa.array(values, _TYPES[name])
 
     def _payload(self) -> pa.Array:
         lengths = b"".join(self._lengths)

@@ -22,6 +22,7 @@ from quire.log.reading.gaps import Gap, OnGap
 from quire.log.reading.search import LogEnd
 from quire.log.reading.segment_reader import RecordBatch
 from quire.log.reading.span import Slice, Span
+from quire.log.records.attributes import AttributeColumns, Attributes
 from quire.log.records.batch import Base, Batch, BatchHeader
 from quire.log.records.position import Appended, Start
 from quire.log.records.txids import Txids
@@ -33,6 +34,8 @@ from quire.scan import Place
 __all__ = [
     "EVERYTHING",
     "Appended",
+    "AttributeColumns",
+    "Attributes",
     "Base",
     "Batch",
     "BatchHeader",

@@ -47,7 +47,9 @@ Place: TypeAlias = Position | int | datetime
 COLUMNS: Final = (
     "offset", "segment", "entry", "slot", "epoch", "timestamp", "txid", "payload",
 )  # fmt: skip
-"""The columns of a scan, in order, if the caller names none. `log` and `ledger` exist, too."""
+"""The columns of a scan, in order, if the caller names none. `log`, `ledger`, `key`, `headers` and
+`event_time` exist, too.
+"""
 
 WAKE_SECONDS: Final = 0.5
 """A waiting thread looks up this often: a loop that was closed answers no longer."""

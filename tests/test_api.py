@@ -29,6 +29,7 @@ PUBLIC = {
     "Log",
     "LogOptions",
     "LogReader",
+    "NewRecord",
     "Position",
     "ProducerSequence",
     "QuireError",

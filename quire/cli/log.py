@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from quire.cli.attributes import KeyOptions, attribute_options, given_attributes
 from quire.cli.copying import copy
 from quire.cli.cursor import cursor
 from quire.cli.log_shape import create, list_, set_, show, watch
@@ -51,6 +52,7 @@ for command in (read, tail, end, copy, cursor, create, list_, show, watch, set_,
     type=click.IntRange(0, 2**63 - 1),
     help="Txid of the records: a number that never decreases along a log.",
 )
+@attribute_options
 @payload_option
 @password_option
 @key_file_option
@@ -61,6 +63,10 @@ def append(
     name: str,
     records_: tuple[str, ...],
     txid: int | None,
+    key: str | None,
+    separator: str | None,
+    headers: tuple[str, ...],
+    event_time: str | None,
     encoding: str,
     password: bytes,
     keyring: Keyring | None,
@@ -77,10 +83,12 @@ def append(
     Examples:
       quire log append orders 'buy 100' 'sell 20'
       quire log append orders 'buy 7' --txid 1042
+      quire log append prices 17.20 --key ACME --header source=exchange
       tail -F app.log | quire log append app
     """
     options = LogOptions(replication=replication, password=password, keyring=keyring)
-    run(lambda: _append(settings, name, records_, txid, encoding, options))
+    attributes = given_attributes(key, separator, headers, event_time)
+    run(lambda: _append(settings, name, records_, txid, attributes, encoding, options))
 
 
 async def _append(
@@ -88,6 +96,7 @@ async def _append(
     name: str,
     arguments: Sequence[str],
     txid: int | None,
+    attributes: KeyOptions,
     encoding: str,
     options: LogOptions,
 ) -> None:
@@ -100,13 +109,15 @@ async def _append(
         if batch is None:
             note("There is no record to append; nothing was opened.")
             return
+        attributes.attach(batch)
         if txid is not None:
             await _check_txid(client, name, txid, options)
         opened = await client.open_log(name, options)
         with progress(f"Appending to {name}", len(arguments) or None) as advance:
             async with opened:
                 while batch is not None:
-                    futures = [await opened.submit(record, txid=txid) for record in batch]
+                    given = attributes.attach(batch)
+                    futures = [await opened.submit(record, txid=txid) for record in given]
                     for future in futures:
                         _print_appended(settings, await future)
                     flush()

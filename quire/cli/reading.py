@@ -19,6 +19,7 @@ from quire.cli.template import Template
 from quire.client import Client
 from quire.errors import ConfigurationError
 from quire.log.reading.reader import LogReader
+from quire.log.records.attribute_json import attribute_fields
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import LATEST, Record
 from quire.places import Place
@@ -44,7 +45,7 @@ _format = click.option(
     "template",
     metavar="TEMPLATE",
     help="What to print of a record: text with {position}, {offset}, {epoch}, {time}, "
-    "{timestamp_ms}, {txid} and {payload}, and \\t and \\n.",
+    "{timestamp_ms}, {txid}, {key}, {headers}, {event_time} and {payload}, and \\t and \\n.",
 )
 
 
@@ -239,6 +240,7 @@ def printer(settings: Settings, encoding: str, template: str | None) -> Callable
             "epoch": record.epoch,
             "timestamp_ms": record.timestamp_ms,
             "txid": record.txid,
+            **attribute_fields(record),
         }
         print_json({**fields, **payload_fields(record.payload, encoding)})
 

@@ -25,6 +25,11 @@ FIELDS: Final[dict[str, Callable[[Record], object]]] = {
     "time": lambda record: iso_time(record.timestamp_ms),
     "timestamp_ms": lambda record: record.timestamp_ms,
     "txid": lambda record: "-" if record.txid is None else record.txid,
+    "key": lambda record: "-" if record.key is None else _shown(record.key),
+    "headers": lambda record: ",".join(
+        f"{name}={_shown(value or b'')}" for name, value in record.headers
+    ),
+    "event_time": lambda record: _event_time(record.event_time_ms),
 }
 """Fields besides `payload`, whose bytes depend on `--payload`."""
 
@@ -58,6 +63,19 @@ class Template:
             literal + (_value(record, payload, field) if field is not None else b"")
             for literal, field in self._parts
         )
+
+
+def _shown(data: bytes) -> str:
+    return data.decode(errors="backslashreplace")
+
+
+def _event_time(time_ms: int | None) -> str:
+    if time_ms is None:
+        return "-"
+    try:
+        return iso_time(time_ms)
+    except (ValueError, OverflowError, OSError):
+        return str(time_ms)  # a time that no calendar has
 
 
 def iso_time(timestamp_ms: int) -> str:

@@ -25,6 +25,9 @@ from quire.places import parse_place
 SHOWN_BYTES: Final = 2_048
 """The part of a payload that is shown, beside its size."""
 
+ATTRIBUTES_CHARS: Final = 200
+"""The part of keys and headers that is shown."""
+
 READ_SECONDS: Final = 10.0
 
 PAGE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -36,13 +39,16 @@ QUIET_SECONDS: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class RecordRow:
-    """One record. `form` is `text` or `hex`; `is_cut` says that the payload is longer."""
+    """One record. `form` is `text` or `hex`; `is_cut` says that the payload is longer.
+    `attributes` are its key and headers in one line.
+    """
 
     offset: int
     position: str
     time: str
     epoch: int
     txid: int | None
+    attributes: str
     size: int
     form: str
     payload: str
@@ -80,11 +86,21 @@ def record_row(record: Record) -> RecordRow:
         words.moment(record.timestamp_ms),
         record.epoch,
         record.txid,
+        _attributes(record),
         len(record.payload),
         form,
         payload,
         is_cut,
     )
+
+
+def _attributes(record: Record) -> str:
+    key = () if record.key is None else (("key", record.key),)
+    line = "  ".join(
+        f"{name}={(value or b'').decode(errors='backslashreplace')}"
+        for name, value in (*key, *record.headers)
+    )
+    return line if len(line) <= ATTRIBUTES_CHARS else f"{line[:ATTRIBUTES_CHARS]}…"
 
 
 def start_of(text: str) -> Start:

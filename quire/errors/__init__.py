@@ -64,7 +64,8 @@
     │   ├── ConfigurationError         an option, address or file that cannot work
     │   │   ├── MissingExtraError          a package of an extra is not installed
     │   │   ├── CertificateError           a certificate or key cannot be used as it is
-    │   │   └── FormatLevelError           this program does not speak the level of the cluster
+    │   │   ├── FormatLevelError           this program does not speak the level of the cluster
+    │   │   └── LevelNeededError           the level of the cluster does not allow the format yet
     │   ├── JobReusedError             another stream writes under the name of a job
     │   ├── DecryptionError            an encrypted batch does not open with the given keys
     │   │   └── MissingKeyError            its key is not among the given keys
@@ -174,6 +175,7 @@ from quire.errors.logs import (
 from quire.errors.peers import (
     ClientRefusedError,
     FormatLevelError,
+    LevelNeededError,
     NoSuchBookieError,
     NotPermittedError,
     OpenedReadOnlyError,
@@ -223,6 +225,7 @@ __all__ = [
     "LedgerDisownedError",
     "LedgerFencedError",
     "LedgerRetiredError",
+    "LevelNeededError",
     "LogBeingDeletedError",
     "LogExistsError",
     "LogFullError",

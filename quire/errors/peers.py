@@ -65,6 +65,18 @@ class FormatLevelError(ConfigurationError):
         self.highest = highest
 
 
+class LevelNeededError(ConfigurationError):
+    """The call writes a format that the cluster's feature level does not allow yet."""
+
+    def __init__(self, what: str, level: int) -> None:
+        super().__init__(
+            f"{what} need feature level {level}, and the cluster is at a lower one: upgrade all "
+            "its programs, then finish with `quire cluster upgrade --finish`"
+        )
+        self.what = what
+        self.level = level
+
+
 class UnsupportedError(InvalidRequestError):
     """The system cannot do what the call asks for, and never will."""
 

@@ -1,7 +1,8 @@
 """What a request says, and how records are written as text. Pure: no clock and no I/O.
 
 A record is bytes. In JSON it is `{"value": "text"}`, `{"base64": "…"}` or `{"json": …}`, which is
-written without spaces; a plain string is its value. A record that is read has its text as `value`,
+written without spaces; a plain string is its value. Beside it an object may have a key, headers and
+an event time (quire/log/records/attribute_json.py). A record that is read has its text as `value`,
 or `base64` if it is not UTF-8.
 """
 
@@ -16,6 +17,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from quire.errors import InvalidRequestError
+from quire.log.records.attribute_json import ATTRIBUTE_FIELDS, attribute_fields, new_record
+from quire.log.records.attributes import Appendable
 from quire.log.records.position import Record
 from quire.log.records.producers import ProducerSequence
 
@@ -32,7 +35,7 @@ RECORDS_MAX: Final = 10_000
 class Submission:
     """The records of one request to append."""
 
-    records: tuple[bytes, ...]
+    records: tuple[Appendable, ...]
     expected_offset: int | None = None
     producer_sequence: ProducerSequence | None = None
     txid: int | None = None
@@ -111,11 +114,19 @@ def parse_json(text: bytes) -> Any:
         raise InvalidRequestError(f"the body is not JSON: {error}") from None
 
 
-def parse_record(value: object) -> bytes:
-    """Return the bytes of a record in JSON. Raises `InvalidRequestError`."""
+def parse_record(value: object) -> Appendable:
+    """Return a record in JSON. Raises `InvalidRequestError`."""
     if isinstance(value, str):
         value = {"value": value}
-    if not isinstance(value, Mapping) or len(value) != 1:
+    if not isinstance(value, Mapping):
+        raise _no_record(value)
+    payload = {name: value[name] for name in value if name not in ATTRIBUTE_FIELDS}
+    data = _payload(payload)
+    return data if len(payload) == len(value) else new_record(data, value)
+
+
+def _payload(value: Mapping[str, object]) -> bytes:
+    if len(value) != 1:
         raise _no_record(value)
     ((form, content),) = value.items()
     try:
@@ -133,7 +144,7 @@ def parse_record(value: object) -> bytes:
 def _no_record(value: object) -> InvalidRequestError:
     return InvalidRequestError(
         f"{str(value)[:60]!r} is not a record: write "
-        '{"value": "text"}, {"base64": "…"} or {"json": …}'
+        '{"value": "text"}, {"base64": "…"} or {"json": …}, with key, headers and event_time_ms'
     )
 
 
@@ -176,6 +187,7 @@ def record_fields(record: Record) -> dict[str, object]:
     }
     if record.txid is not None:
         fields["txid"] = record.txid
+    fields |= attribute_fields(record)
     try:
         fields["value"] = record.payload.decode()
     except UnicodeDecodeError:

@@ -16,6 +16,7 @@ May import: every package that it twins. Never: quire.cli, quire.spark.
 
 from quire.errors import QuireError
 from quire.log.manifest.options import LogOptions
+from quire.log.records.attributes import NewRecord
 from quire.log.records.batch import Compression
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, LATEST, AtCursor, AtTxid, Position, Record
@@ -40,6 +41,7 @@ __all__ = [
     "Compression",
     "Keyring",
     "LogOptions",
+    "NewRecord",
     "Position",
     "ProducerSequence",
     "QuireError",

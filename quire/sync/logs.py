@@ -12,6 +12,7 @@ from quire.log.leader.log import Log
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.reader import LogReader
 from quire.log.reading.segment_reader import RecordBatch
+from quire.log.records.attributes import NewRecord
 from quire.log.records.position import Appended, Position, Record
 from quire.log.records.producers import ProducerSequence
 from quire.sync.handle import SyncHandle
@@ -78,7 +79,7 @@ class SyncLog(SyncHandle):
 
     def append(
         self,
-        record: bytes,
+        record: bytes | NewRecord,
         *,
         expected_offset: int | None = None,
         producer_sequence: ProducerSequence | None = None,
@@ -92,7 +93,7 @@ class SyncLog(SyncHandle):
 
     def append_many(
         self,
-        records: Sequence[bytes],
+        records: Sequence[bytes | NewRecord],
         *,
         expected_offset: int | None = None,
         producer_sequence: ProducerSequence | None = None,
@@ -106,7 +107,7 @@ class SyncLog(SyncHandle):
 
     def submit(
         self,
-        record: bytes,
+        record: bytes | NewRecord,
         *,
         expected_offset: int | None = None,
         producer_sequence: ProducerSequence | None = None,

@@ -16,11 +16,13 @@ from quire.gateway.bodies import (
     parse_submission,
     record_fields,
 )
+from quire.log.records.attribute_json import ATTRIBUTE_FIELDS
+from quire.log.records.attributes import Appendable, NewRecord
 from quire.log.records.position import Position, Record
 from quire.log.records.producers import ProducerSequence
 
 
-def batch_of(value: object, content_type: str = JSON) -> tuple[bytes, ...]:
+def batch_of(value: object, content_type: str = JSON) -> tuple[Appendable, ...]:
     return parse_submission(content_type, json.dumps(value).encode()).records
 
 
@@ -40,6 +42,33 @@ def test_a_record_has_one_of_three_forms(value: object, record: bytes) -> None:
     assert batch_of({"records": [value, "next"]}) == (record, b"next")
     line = json.dumps(value).encode()
     assert parse_submission(LINES, line + b"\n\n" + line + b"\n").records == (record, record)
+
+
+@pytest.mark.parametrize(
+    ("fields", "record"),
+    [
+        ({"key": "ACME"}, NewRecord(b"buy", key=b"ACME")),
+        ({"key_base64": "/w=="}, NewRecord(b"buy", key=b"\xff")),
+        (
+            {"headers": {"h": "v", "none": None}},
+            NewRecord(b"buy", headers={"h": b"v", "none": None}),
+        ),
+        (
+            {"headers": [{"name": "h", "value_base64": "/w=="}, {"name": "h"}]},
+            NewRecord(b"buy", headers=[("h", b"\xff"), ("h", None)]),
+        ),
+        ({"event_time_ms": -1}, NewRecord(b"buy", event_time=-1)),
+    ],
+)
+def test_a_record_has_a_key_headers_and_an_event_time(
+    fields: dict[str, object], record: NewRecord
+) -> None:
+    assert batch_of({"value": "buy", **fields}) == (record,)
+    assert batch_of({"records": [{"value": "buy", **fields}, "next"]}) == (record, b"next")
+    key, headers, event_time_ms = record.attributes
+    read = Record(Position(1, 2, 3), 9, 4, 1_500, b"buy", None, key, headers, event_time_ms)
+    again = {name: each for name, each in record_fields(read).items() if name in ATTRIBUTE_FIELDS}
+    assert batch_of({"value": "buy", **again}) == (record,)
 
 
 def test_bytes_are_one_record() -> None:
@@ -84,6 +113,18 @@ def test_conditions_come_with_the_records() -> None:
         {"records": ["a"], "producer": {"id": "a", "sequence": "3"}},
         {"records": ["a"], "producer": {"id": "a", "sequence": 3, "more": 1}},
         {"records": ["a"], "else": 1},
+        {"key": "k"},
+        {"value": "a", "key": 7},
+        {"value": "a", "key": "k", "key_base64": "AA=="},
+        {"value": "a", "key_base64": "A"},
+        {"value": "a", "headers": "h"},
+        {"value": "a", "headers": ["h"]},
+        {"value": "a", "headers": [{"value": "v"}]},
+        {"value": "a", "headers": [{"name": "h", "other": "v"}]},
+        {"value": "a", "headers": {"h": 7}},
+        {"value": "a", "headers": {"": "v"}},
+        {"value": "a", "event_time_ms": "2026-07-31"},
+        {"value": "a", "event_time_ms": 2**63},
         {"records": ["a"] * (RECORDS_MAX + 1)},
     ],
 )

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from quire.entry import DigestKind, Entry, Sealer, access_key
+from quire.log.records.attributes import Attributes, encode_attributes
 from quire.log.records.batch import Compression, decode_batch, encode_batch
 from quire.log.records.encryption import Decryption, Encryption
 from quire.log.records.keyring import Keyring
@@ -41,6 +42,17 @@ COLUMNS = bytes.fromhex(
 )
 
 
+KEYED = bytes.fromhex(
+    # 6: the keys "ACME", "" and none
+    "06 11000000 03 04000000 00000000 00000000 41434d45"
+    # 7: headers: h\u00e9=1 and a without a value, none, h\u00e9 empty
+    "07 2b000000 02000000 0100 61 0300 68c3a9 0200 0000 0100"
+    "01000000 00000000 01000000 01000000 ffffffff 00000000 31"
+    # 8: 5 ms before 1970, none, none
+    "08 18000000 fbffffffffffffff 0000000000000080 0000000000000080"
+)
+
+
 def _batch(columns: bytes = b"", compression: Compression = Compression.NONE) -> bytes:
     return encode_batch(
         RECORDS,
@@ -70,6 +82,14 @@ def _with_columns(data: bytes) -> Any:
         batch.txids,
         columns[99],
     )
+
+
+def _keyed(data: bytes) -> Any:
+    return *_plain(data), [tuple(each) for each in _attributes(data)]
+
+
+def _attributes(data: bytes) -> list[Attributes]:
+    return decode_batch(data, 7, 0).attributes.of_slots(range(3))
 
 
 def _seal(data: bytes) -> bytes:
@@ -132,6 +152,21 @@ RECORD_FILES = (
         _with_columns,
         ("Batch", *(f"Batch: column {kind}" for kind in range(1, 6))),
     ),
+    Golden(
+        "keyed.batch",
+        (
+            *PLACED,
+            [
+                (b"ACME", (("h\u00e9", b"1"), ("a", None)), -5),
+                (b"", (), None),
+                (None, (("h\u00e9", b""),), None),
+            ],
+        ),
+        lambda: _batch(KEYED),
+        _keyed,
+        ("Batch", *(f"Batch: column {kind}" for kind in (6, 7, 8))),
+    ),
     Golden("encrypted.batch", PLACED, lambda: _seal(_batch()), _unseal, ("Batch",)),
 )
 assert encode_columns(decode_columns(COLUMNS)) == COLUMNS
+assert encode_columns(encode_attributes(_attributes(_batch(KEYED)))) == KEYED

@@ -48,6 +48,7 @@ UNREACHED: Final = {
     "healing/wishes.py": "healing/test_wishes.py",
     "leading.py": "test_leading.py",
     "log/reading/spans.py": "log/reading/test_spans.py",
+    "log/records/attribute_json.py": "gateway/test_bodies.py",
     "log/maintenance/advancing.py": "log/maintenance/test_advancing.py",
     "log/maintenance/parts.py": "log/maintenance",
     "log/manifest/info.py": "log/manifest",

@@ -1,13 +1,14 @@
 """A segment as a Parquet file: one row per record, and everything a reader of the log is told.
 
-    segment entry slot offset epoch timestamp txid producer sequence payload columns sealed
+    segment entry slot offset epoch timestamp txid producer sequence key headers event_time
+    payload columns sealed
 
-The first columns say what the log says of the record, placed as it lies in the log; whoever wants
-records reads just these. `columns` are the optional columns of the record's batch as they were
+The first columns say what the log says of the record, placed as it lies in the log; readers of
+records take just these. `columns` are the optional columns of the record's batch as they were
 (batch.py), in the row of its slot 0, so that nothing gets lost that this program does not
 understand. A batch that is encrypted stays so: it stands in `sealed`, as it was, in the row of its
 slot 0, and its payloads are null. Out of a file come the very entries of the ledger again,
-uncompressed: what reads segments need not know where they lie.
+uncompressed: readers of segments need not know where they lie.
 
     row groups   whole entries, about `GROUP_BYTES`; which, and their sums, is in the footer
     checksums    the manifest has the footer's, the footer those of the row groups (checksums.py);
@@ -36,6 +37,7 @@ from quire.log.cold.checksums import SummedSink, Summing
 from quire.log.cold.tier import delete_file, locate, sync_one, tier_errors
 from quire.log.manifest.cold_files import ColdFile
 from quire.log.manifest.manifest import Segment
+from quire.log.records.attributes import ATTRIBUTE_VALUES, NO_ATTRIBUTES, decode_attributes
 from quire.log.records.batch import (
     BatchHeader,
     assemble_batch,
@@ -65,6 +67,9 @@ SCHEMA: Final = pa.schema(
         ("transaction", pa.int64()),
         ("producer", pa.string()),
         ("sequence", pa.int64()),
+        ("key", pa.binary()),
+        ("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))),
+        ("event_time", pa.timestamp("ms", tz="UTC")),
         ("payload", pa.binary()),
         ("columns", pa.binary()),
         ("sealed", pa.binary()),
@@ -222,6 +227,7 @@ class _Group:
         made["payload"] = self._payload()
         made["columns"], made["sealed"] = self._sparse(self._columns), self._sparse(self._sealed)
         made["producer"], made["sequence"] = self._stamps()
+        made |= self._attributes()
         return pa.Table.from_arrays([made[name] for name in SCHEMA.names], schema=SCHEMA)
 
     def _payload(self) -> Any:
@@ -245,6 +251,20 @@ class _Group:
         data = pa.py_buffer(b"".join(value for _, _, value in values))
         buffers = [pa.py_buffer(bytes(valid)), _ends(self.rows, [lengths.tobytes()]), data]
         return pa.Array.from_buffers(pa.binary(), self.rows, buffers)
+
+    def _attributes(self) -> dict[str, Any]:
+        """Keys, headers and event times: for readers of the file without the log."""
+        rows = [NO_ATTRIBUTES] * self.rows
+        for row, count, columns in self._columns:
+            found = decode_attributes(decode_columns(columns), count)
+            if found:
+                rows[row : row + count] = found.of_slots(range(count))
+        return {
+            name: pa.array(map(value_of, rows), SCHEMA.field(name).type)
+            if any(each is not NO_ATTRIBUTES for each in rows)
+            else pa.nulls(self.rows, SCHEMA.field(name).type)
+            for name, value_of in ATTRIBUTE_VALUES.items()
+        }
 
     def _stamps(self) -> tuple[Any, Any]:
         """Producers and their numbers: for readers of the file without the log."""

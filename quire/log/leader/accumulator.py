@@ -24,6 +24,7 @@ from quire.log.leader.outcome import SINGLE, Outcome, places_from
 from quire.log.manifest.ages import APART_MS
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.times import begin_ms
+from quire.log.records.attributes import ATTRIBUTES_BYTES, NO_ATTRIBUTES, encode_attributes
 from quire.log.records.batch import body_size, encode_batch
 from quire.log.records.position import Appended, Position
 from quire.log.records.producers import (
@@ -52,8 +53,8 @@ SNAPSHOT_BYTES = 8 * 1024 * 1024
 A new leader reads at most this much, in a fraction of a second. A snapshot of 300 KiB is 4 % of it.
 """
 
-MARKED_BYTES_MAX = 4 + 10 + 2 + NAME_BYTES_MAX + 1 + TRANSACTION_BYTES
-"""The most bytes that a record adds to a batch with marks, besides its payload."""
+MARKED_BYTES_MAX = 4 + 10 + 2 + NAME_BYTES_MAX + 1 + TRANSACTION_BYTES + ATTRIBUTES_BYTES
+"""The most bytes that a record adds to a batch with marks, besides its payload and attributes."""
 
 Payload: TypeAlias = bytes
 Waiting: TypeAlias = tuple[Outcome, int]
@@ -190,6 +191,7 @@ class Outbox:
         if marks is UNMARKED and not self.has_columns:
             return 0
         cost = COLUMNS_RESERVE + marks.cost(records)
+        cost += ATTRIBUTES_BYTES * records if marks.attributes else 0
         is_numbered = marks.txid is not None or self.txid != NO_TXID
         return cost + TRANSACTION_BYTES * records if is_numbered else cost
 
@@ -222,7 +224,9 @@ class Outbox:
         count: int,
         marks: Marks = UNMARKED,
     ) -> None:
-        """Queue a group of `size` payload bytes. `count`: its records, or `SINGLE`."""
+        """Queue a group of `size` bytes, payloads and attributes. `count`: its records, or
+        `SINGLE`.
+        """
         self._groups.append((group, size, outcome, count, marks))
         if marks is not UNMARKED:
             self._marked = True
@@ -272,10 +276,23 @@ class Outbox:
     def _columns(self, marked: list[tuple[int, Marks]], size: int) -> bytes:
         ids = self._numbering.column((count, marks.txid) for count, marks in marked)
         stamps = [marks.producer_sequence for count, marks in marked for _ in range(count)]
-        columns = self._memory.columns(self.next_offset, stamps, size + len(ids))
+        attributes = self._attributes(marked)
+        size += len(ids) + sum(map(len, attributes.values()))
+        columns = self._memory.columns(self.next_offset, stamps, size) | attributes
         if ids:
             columns[TXIDS] = ids
         return encode_columns(columns)
+
+    def _attributes(self, marked: list[tuple[int, Marks]]) -> dict[int, bytes]:
+        if not any(marks.attributes for _, marks in marked):
+            return {}
+        return encode_attributes(
+            [
+                each
+                for count, marks in marked
+                for each in marks.attributes or (NO_ATTRIBUTES,) * count
+            ]
+        )
 
     def _parcel(
         self,

@@ -1,4 +1,5 @@
-"""Conditions of an append, and the marks (producer sequence, txid) stored with its records.
+"""Conditions of an append, and the marks stored with its records: producer sequence, txid, keys,
+headers and event times.
 
 Pure: no clock and no I/O.
 """
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from quire.errors import InvalidRequestError
+from quire.log.records.attributes import Attributes
 from quire.log.records.position import check_offset
 from quire.log.records.producers import ProducerSequence
 from quire.log.records.txids import check_txid
@@ -19,10 +21,16 @@ class Marks(NamedTuple):
 
     producer_sequence: ProducerSequence | None = None
     txid: int | None = None
+    attributes: tuple[Attributes, ...] = ()
+    """Of each record; none if no record has any."""
 
     def cost(self, records: int) -> int:
         """The most bytes that a producer sequence adds to a batch."""
         return self.producer_sequence.cost(records) if self.producer_sequence else 0
+
+    def attribute_bytes(self) -> int:
+        """The bytes of keys, headers and event times, which count as those of payloads do."""
+        return sum(each.cost() for each in self.attributes)
 
 
 UNMARKED: Final = Marks()
@@ -44,7 +52,10 @@ ALWAYS: Final = Terms()
 
 
 def make_terms(
-    expected_offset: int | None, producer_sequence: ProducerSequence | None, txid: int | None
+    expected_offset: int | None,
+    producer_sequence: ProducerSequence | None,
+    txid: int | None,
+    attributes: tuple[Attributes, ...] = (),
 ) -> Terms:
     """Return the terms of an append; `ALWAYS` without any.
 
@@ -52,7 +63,7 @@ def make_terms(
     """
     if expected_offset is not None:
         check_offset(expected_offset)
-    if producer_sequence is None and txid is None:
+    if producer_sequence is None and txid is None and not attributes:
         return ALWAYS if expected_offset is None else Terms(expected_offset)
     if producer_sequence is not None:
         if not isinstance(producer_sequence, ProducerSequence):
@@ -63,4 +74,4 @@ def make_terms(
         producer_sequence.check()
     if txid is not None:
         check_txid(txid)
-    return Terms(expected_offset, Marks(producer_sequence, txid))
+    return Terms(expected_offset, Marks(producer_sequence, txid, attributes))

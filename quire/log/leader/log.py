@@ -33,8 +33,8 @@ from quire.errors import (
     OutcomeUnknownError,
     QuireError,
 )
-from quire.log.leader.conditions import make_terms
 from quire.log.leader.failure import Failure
+from quire.log.leader.intake import take_in
 from quire.log.leader.life import Event, Life, Refusal, State
 from quire.log.leader.outcome import SINGLE
 from quire.log.leader.pipeline import Pipeline
@@ -50,6 +50,7 @@ from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.search import OpenSegment, find_record, look
+from quire.log.records.attributes import NewRecord
 from quire.log.records.position import Appended, Position
 from quire.log.records.producers import Producers, ProducerSequence
 from quire.log.segment_store.port import SegmentStore
@@ -199,7 +200,7 @@ class Log(Handle):
 
     async def submit(
         self,
-        record: bytes,
+        record: bytes | NewRecord,
         *,
         expected_offset: int | None = None,
         producer_sequence: ProducerSequence | None = None,
@@ -208,7 +209,7 @@ class Log(Handle):
         """Queue a record once there is space, and return the future of its position and offset.
 
         Args:
-            record: the payload.
+            record: the payload, bytes-like; or a `NewRecord`, with a key, headers or an event time.
             expected_offset: queue the record only if it gets this offset. This is decided at the
                 moment when there is space: every earlier record counts, confirmed or not.
             producer_sequence: the producer's name and sequence number. If a record with the same
@@ -222,39 +223,40 @@ class Log(Handle):
             A future of the record's position and offset. Futures complete in order of submission.
 
         Raises:
-            TailConflictError: the record would get another offset. Nothing was written.
-            SequenceConflictError: the producer's number is neither new nor remembered. Nothing was
-                written.
-            TxidOrderError: the txid is below the log's last. Nothing was written.
+            TailConflictError: the record would get another offset; nothing was written.
+            SequenceConflictError: the producer's number is neither new nor remembered; likewise.
+            TxidOrderError: the txid is below the log's last; likewise.
             InvalidRequestError: the producer sequence, txid or offset is invalid.
+            LevelNeededError: the cluster's feature level allows no keys, headers or event times.
             PositionTrimmedError: the original of a repeated record was trimmed since.
             QuireError: the errors of reading, when a confirmed original cannot be looked up.
             TypeError: the record is not bytes-like.
             EntryTooLargeError: the record does not fit an entry; also from the future.
             DeposedError: another leader has taken over; also from the future.
-            LogSealedError: the log is sealed; also from the future.
-            HandleClosedError: the handle was closed; also from the future.
-            AppendOutcomeUnknownError: the handle failed; also from the future.
+            LogSealedError, HandleClosedError: the log or the handle was closed; likewise.
+            AppendOutcomeUnknownError: the handle failed; likewise.
 
         Cancellation:
             Cancelling the future does not recall the record. Cancelling this call while it waits
             may leave a queued record, and no caller learns its outcome.
         """
-        home = self._home  # `check`, inlined: the call costs 2 % of an append
+        home = self._home  # `check`, inlined: 2 % of an append
         if this_thread() != home.thread or not home.runs():
             home.check(self)
         with self._failure:
-            if expected_offset is None and producer_sequence is None and txid is None:
+            is_plain = expected_offset is None and producer_sequence is None and txid is None
+            if is_plain and not isinstance(record, NewRecord):
                 future = self._pipeline.submit_now(as_bytes(record))
                 if future is not None:
                     return future
             self._home.check(self)
-            terms = make_terms(expected_offset, producer_sequence, txid)
-            return await self._pipeline.submit((as_bytes(record),), SINGLE, terms)
+            given = (expected_offset, producer_sequence, txid)
+            group, terms = await take_in(self._record, (record,), *given)
+            return await self._pipeline.submit(group, SINGLE, terms)
 
     async def append(
         self,
-        record: bytes,
+        record: bytes | NewRecord,
         *,
         expected_offset: int | None = None,
         producer_sequence: ProducerSequence | None = None,
@@ -263,7 +265,7 @@ class Log(Handle):
         """Append a record; return its position and offset once they are certain.
 
         Args:
-            record: the payload.
+            record: the payload, or a `NewRecord`.
             expected_offset: append the record only if it gets this offset, as in `submit`.
             producer_sequence: makes a repetition harmless, as in `submit`.
             txid: a number that never decreases along a log, as in `submit`.
@@ -276,8 +278,7 @@ class Log(Handle):
 
         Cancellation: does not recall the record.
 
-        Guarantees: the record is on an ack quorum of bookies, on their disks, and no later leader
-            removes it (docs/protocol.md, C2).
+        Guarantees: an ack quorum has it on disk, and no leader removes it (docs/protocol.md, C2).
         """
         future = await self.submit(
             record, expected_offset=expected_offset, producer_sequence=producer_sequence, txid=txid
@@ -287,7 +288,7 @@ class Log(Handle):
 
     async def append_many(
         self,
-        records: Sequence[bytes],
+        records: Sequence[bytes | NewRecord],
         *,
         expected_offset: int | None = None,
         producer_sequence: ProducerSequence | None = None,
@@ -296,7 +297,7 @@ class Log(Handle):
         """Append records atomically: readers see all of them or none.
 
         Args:
-            records: the payloads; together they fit an entry.
+            records: payloads or `NewRecord`s; together they fit an entry.
             expected_offset: append only if the first record gets this offset, as in `submit`.
             producer_sequence: one for all records, as in `submit`.
             txid: one for all records, as in `submit`.
@@ -312,9 +313,9 @@ class Log(Handle):
         self._home.check(self)
         if not records:
             return []
-        group = [as_bytes(each) for each in records]
-        terms = make_terms(expected_offset, producer_sequence, txid)
         with self._failure:
+            given = (expected_offset, producer_sequence, txid)
+            group, terms = await take_in(self._record, records, *given)
             places: list[Appended] = await (await self._pipeline.submit(group, len(group), terms))
         return places
 

@@ -147,7 +147,7 @@ class Pipeline:
         Raises `EntryTooLargeError`, the errors of the conditions, and the error that closed or
         stopped the pipeline.
         """
-        size = sum(map(len, group))
+        size = sum(map(len, group)) + terms.marks.attribute_bytes()
         self._check_size(group, size, terms)
         self.check_open()
         future: asyncio.Future[Any] = self._loop.create_future()

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from quire.errors import (
     ConflictError,
+    LevelNeededError,
     MissingPageError,
     NoSuchLogError,
     NoSuchNodeError,
@@ -91,6 +92,11 @@ class ManifestRecord:
         self._all: PagesAtHand | None = None
         self._last: tuple[bytes, LogManifest] | None = None
         """The record that was read or written last, and its manifest: most are read again."""
+
+    async def check_allowed(self, level: int, what: str) -> None:
+        """Raise `LevelNeededError` unless the cluster's level allows a format."""
+        if not await self._level.allows(level):
+            raise LevelNeededError(what, level)
 
     async def epoch_floor(self) -> int:
         """Return what a new epoch must be above, whatever a restored store has lost.

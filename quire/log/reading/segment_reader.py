@@ -94,15 +94,20 @@ class RecordBatch:
         header, segment, entry = self.batch.header, self.segment, self.entry
         first, epoch, timestamp_ms = header.first_offset, header.epoch, header.timestamp_ms
         payloads = enumerate(self.payloads(), self.slot)
-        if not self.batch.txids:
+        if not self.batch.txids and not self.batch.attributes:
             return [
                 Record(Position(segment, entry, slot), first + slot, epoch, timestamp_ms, payload)
                 for slot, payload in payloads
             ]
-        txids = self.batch.txids_of(range(self.slot, header.count))
+        slots = range(self.slot, header.count)
+        txids, attributes = self.batch.txids_of(slots), self.batch.attributes.of_slots(slots)
         return [
-            Record(Position(segment, entry, slot), first + slot, epoch, timestamp_ms, payload, each)
-            for (slot, payload), each in zip(payloads, txids, strict=True)
+            Record(
+                Position(segment, entry, slot),
+                *(first + slot, epoch, timestamp_ms, payload, txid),
+                *given,
+            )
+            for (slot, payload), txid, given in zip(payloads, txids, attributes, strict=True)
         ]
 
 

@@ -7,7 +7,7 @@ An entry's payload is one batch (docs/formats.md, "Batch"), header big-endian:
 
     body = | length u32, little-endian, per record | payload of the first record | of the second | …
 
-Version 2 has optional columns (producers.py, txids.py) between lengths and payloads,
+Version 2 has optional columns (producers.py, txids.py, attributes.py) between lengths and payloads,
 little-endian:
 
     | size of all u32 | kind u8, size u32, data | … |
@@ -37,6 +37,7 @@ import zstandard
 
 from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId
 from quire.errors import CorruptEntryError, EntryTooLargeError
+from quire.log.records.attributes import NO_COLUMNS, AttributeColumns, decode_attributes
 from quire.log.records.producers import decode_columns
 from quire.log.records.txids import (
     NO_TXID,
@@ -155,6 +156,8 @@ class Batch:
     """The optional columns, undecoded."""
     txids: Txids = ()
     """Ids of the records: none, one for all of them, or one each."""
+    attributes: AttributeColumns = NO_COLUMNS
+    """Keys, headers and event times of the records."""
 
     def __len__(self) -> int:
         return self.header.count
@@ -328,17 +331,21 @@ def decode_batch(payload: bytes, ledger: LedgerId, entry: EntryId) -> Batch:
     if payload[len(MAGIC)] == COLUMNS_VERSION:
         columns = _columns(batch.body, start, ledger, entry)
         start += _COLUMNS_SIZE.size + len(columns)
-        txids = _txids(columns, header.count, ledger, entry)
-        batch = Batch(header, source, columns, txids)
+        txids, attributes = _decoded(columns, header.count, ledger, entry)
+        batch = Batch(header, source, columns, txids, attributes)
     if start + sum(batch.lengths) != header.body_size:
         raise CorruptEntryError(ledger, entry, "lengths of records do not add up to the batch")
     return batch
 
 
-def _txids(columns: bytes, count: int, ledger: LedgerId, entry: EntryId) -> Txids:
+def _decoded(
+    columns: bytes, count: int, ledger: LedgerId, entry: EntryId
+) -> tuple[Txids, AttributeColumns]:
     try:
-        column = decode_columns(columns).get(TXIDS)
-        return () if column is None else decode_txids(column, count)
+        found = decode_columns(columns)
+        column = found.get(TXIDS)
+        txids = () if column is None else decode_txids(column, count)
+        return txids, decode_attributes(found, count)
     except ValueError as error:
         raise CorruptEntryError(ledger, entry, str(error)) from error
 

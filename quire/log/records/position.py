@@ -138,7 +138,8 @@ class Record(NamedTuple):
 
     `epoch` is the number of its leader. `timestamp_ms` (Unix milliseconds) never decreases along a
     log. `txid` never decreases either, and stays None until the log's first
-    (txids.py).
+    (txids.py). `key`, `headers` and `event_time_ms` are the application's (attributes.py): pairs of
+    names and values, and Unix milliseconds.
     """
 
     position: Position
@@ -147,3 +148,6 @@ class Record(NamedTuple):
     timestamp_ms: int
     payload: bytes
     txid: int | None = None
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    event_time_ms: int | None = None
