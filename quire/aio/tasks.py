@@ -116,6 +116,17 @@ async def stop(*tasks: asyncio.Future[Any]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def together(*works: Coroutine[Any, Any, T]) -> list[T]:
+    """Return what some works come to, in order. When one fails, the others have ended before its
+    error is raised: `asyncio.gather` lets them go on.
+    """
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        await stop(*tasks)
+
+
 async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:
     """Return when the first of some waits is over, cancelling the others.
 

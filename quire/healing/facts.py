@@ -6,11 +6,11 @@ reads for each bookie, however much is stored.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from quire.aio.tasks import together
 from quire.bookie import BookieAddress, BookieInfo
 from quire.entry import BookieId
 from quire.errors import CorruptRecordError, InvalidRequestError, NoSuchNodeError, QuireError
@@ -43,7 +43,7 @@ async def gather_facts(store: MetadataStore, ask: Ask | None = None) -> list[Boo
     a record that cannot be read is among the facts.
     """
     names = {name for root in ROOTS for name in await store.children(root)}
-    return list(await asyncio.gather(*(read_facts(store, each, ask) for each in sorted(names))))
+    return await together(*(read_facts(store, each, ask) for each in sorted(names)))
 
 
 async def read_facts(store: MetadataStore, bookie: BookieId, ask: Ask | None = None) -> BookieFacts:

@@ -6,11 +6,11 @@ closed. The lists of the bookies tell; the bookie is asked to fetch the missing 
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from quire.aio.tasks import together
 from quire.entry import BookieId, LedgerId
 from quire.errors import QuireError
 from quire.healing.requests import Requests
@@ -88,7 +88,7 @@ class Holes:
             except QuireError as error:
                 answers[bookie] = error
 
-        await asyncio.gather(*(ask(each) for each in sorted(named_by(metadata) & up)))
+        await together(*(ask(each) for each in sorted(named_by(metadata) & up)))
         plan, found = Plan(), compare(metadata, answers)
         plan_holes(plan, found, named_by(metadata) - up)
         if found.lost:

@@ -8,10 +8,10 @@ in quire/repair/departure.py.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from quire.aio.tasks import together
 from quire.entry import BookieId, LedgerId
 from quire.errors import NoSuchLedgerError
 from quire.healing.state import State
@@ -51,7 +51,7 @@ async def still_naming(
     found: list[LedgerMetadata] = []
     for first in range(0, len(ledgers), READS_MAX):
         some = ledgers[first : first + READS_MAX]
-        read = await asyncio.gather(*(_read(records, ledger) for ledger in some))
+        read = await together(*(_read(records, ledger) for ledger in some))
         found += [each for each in read if each is not None and _names(each, bookie)]
     return found
 

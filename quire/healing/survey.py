@@ -13,12 +13,12 @@ healed later; nothing is decided by it alone.
 
 from __future__ import annotations
 
-import asyncio
 from array import array
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Final, cast
 
+from quire.aio.tasks import together
 from quire.entry import LedgerId
 from quire.errors import CorruptRecordError, NoSuchLedgerError
 from quire.healing.index import Index
@@ -158,4 +158,4 @@ class Survey:
             await self._read(ordered[first : first + READS_AT_ONCE])
 
     async def _read(self, ledgers: Sequence[LedgerId]) -> None:
-        await asyncio.gather(*(self.read(each) for each in ledgers))
+        await together(*(self.read(each) for each in ledgers))

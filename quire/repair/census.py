@@ -16,12 +16,12 @@ An open ledger that never named the bookie cannot have lost anything here.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import random
 from collections.abc import Sequence
 from typing import Final
 
+from quire.aio.tasks import together
 from quire.entry import BookieId, LedgerId
 from quire.errors import CorruptRecordError, NoSuchLedgerError, NoSuchNodeError
 from quire.ledger.metadata import LedgerMetadata, LedgerState
@@ -61,7 +61,7 @@ async def count(
     async for page in records.list():
         for start in range(0, len(page), READS_AT_ONCE):
             ledgers = page[start : start + READS_AT_ONCE]
-            found = await asyncio.gather(*(_metadata(records, each) for each in ledgers))
+            found = await together(*(_metadata(records, each) for each in ledgers))
             for metadata in sorted(filter(None, found), key=lambda each: each.ledger):
                 recorded.add(metadata.ledger)
                 below = max(below, metadata.ledger + 1)

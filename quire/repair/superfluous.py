@@ -18,13 +18,13 @@ no copy is superfluous: a program of level 1 would leave the id of a disowned le
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from quire.aio.tasks import together
 from quire.bookie import BookieAddress
 from quire.entry import BookieId, LedgerId
 from quire.errors import ConflictError, NoSuchLedgerError, OutcomeUnknownError, QuireError
@@ -136,13 +136,13 @@ class SuperfluousCopies:
 
 
 async def _some(
-    ledgers: Sequence[LedgerId], test: Callable[[LedgerId], Awaitable[bool]]
+    ledgers: Sequence[LedgerId], test: Callable[[LedgerId], Coroutine[Any, Any, bool]]
 ) -> list[LedgerId]:
     """Return the ledgers that pass a test, some tested at a time."""
     found: list[LedgerId] = []
     for first in range(0, len(ledgers), AT_ONCE):
         some = ledgers[first : first + AT_ONCE]
-        passed = await asyncio.gather(*map(test, some))
+        passed = await together(*map(test, some))
         found += (each for each, is_found in zip(some, passed, strict=True) if is_found)
     return found
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from quire.aio.tasks import Tasks, first_of, in_thread, stop
+from quire.aio.tasks import Tasks, first_of, in_thread, stop, together
 from tests.support.virtual import virtually
 
 
@@ -200,3 +200,26 @@ def test_a_cancelled_caller_waits_for_its_thread() -> None:
         assert await in_thread(lambda: 7) == 7
 
     asyncio.run(main())
+
+
+def test_works_that_go_together_end_together() -> None:
+    async def main() -> None:
+        ended: list[str] = []
+
+        async def work(name: str, seconds: float) -> str:
+            try:
+                await asyncio.sleep(seconds)
+                if name == "bad":
+                    raise ValueError(name)
+                return name
+            finally:
+                ended.append(name)
+
+        assert await together(work("slow", 2), work("fast", 1)) == ["slow", "fast"]
+        assert await together() == []
+        ended.clear()
+        with pytest.raises(ValueError, match="bad"):
+            await together(work("slow", 2), work("bad", 1))
+        assert ended == ["bad", "slow"]
+
+    virtually(main)
