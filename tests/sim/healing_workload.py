@@ -28,17 +28,16 @@ from typing import Final
 from quire.aio.timing import time_limit
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import NotFoundError, QuireError, RetryError
-from quire.healing.audit import Audit
 from quire.healing.switch import Go, Pause
 from quire.ledger.inventory import named_by
 from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.quorum import Replication
 from quire.ledger.stored_records import StoredRecords
 from quire.ledger.writer import LedgerWriter
-from quire.metastore.layout import MOVES, bookie_path, moves_path
-from quire.repair.assignments import Assignment, Assignments
+from quire.metastore.layout import MOVES, bookie_path
+from quire.repair.assignments import Assignment
 from quire.repair.healing import Healing
-from tests.sim.audit_watch import AuditWatch, WatchedAuditor
+from tests.sim.auditors import REQUEST_SECONDS, Auditing, ask
 from tests.sim.checkers import FinalLedger, check_ledger
 from tests.sim.clients import ClientMachine, join
 from tests.sim.history import Append, End, Outcome, require
@@ -55,14 +54,11 @@ SHAPES: Final[tuple[tuple[Replication, int], ...]] = (
     (Replication(3, 3, 3), 1),
 )
 GIVEN_UP_SECONDS: Final = 2.0
-REQUEST_SECONDS: Final = 0.5
 BLOWS: Final = ("crash", "power cut", "power cut", "pause", "hung disk", "sync error", "disk full")
 """What a bookie meets that was asked for copies, or has just taken a place."""
 BLOWS_MAX: Final = 8
 RACE: Final = "asked while it gives up"
 RACES_MAX: Final = 12
-ROUND_SECONDS: Final = 0.2
-"""Between two rounds of an auditor, at most: it does not wait for changes here."""
 
 
 class HealingWorkload:
@@ -89,14 +85,14 @@ class HealingWorkload:
         """Drawn apart: runs without auditors stay as they were."""
         self.auditors = more.choice([0, 1, 2, 3])
         self.healers = more.random() < 0.5 or not self.auditors
-        self.delay = more.choice([0.3, 1.0])
+        self.auditing = Auditing(world, delay=more.choice([0.3, 1.0]))
         self.turns = more.choice([0, 1, 2, 3])
         """Bookies that are drained one after the other when the faults are over."""
         self.races = more.choice([0.0, 0.2, 0.5])
         """How often a bookie that is about to give a ledger up is asked for a place of it."""
         self.flaps = bool(self.auditors) and more.random() < 0.3
         self.chance = more
-        self.audits = AuditWatch(world)
+        self.audits = self.auditing.watch
         self.watch = PlaceWatch(world, on_taken=self._taken, on_sealed=self._sealed)
         world.tree.listeners.append(self._assigned)
 
@@ -111,7 +107,9 @@ class HealingWorkload:
         lives = [self._live(f"writer{number}", self._write) for number in range(rng.choice([1, 2]))]
         healers = rng.choice([1, 2])
         lives += [self._live(f"healer{each}", self._heal) for each in range(healers * self.healers)]
-        lives += [self._live(f"auditor{each}", self._audit) for each in range(self.auditors)]
+        lives += [
+            self._live(f"auditor{each}", self.auditing.audit) for each in range(self.auditors)
+        ]
         if self.auditors:
             lives.append(self._operate())
         if self.flaps:
@@ -129,7 +127,7 @@ class HealingWorkload:
         if rng.random() < 0.6:
             self._silence()
         await asyncio.sleep(rng.choice([1.0, 3.0]))
-        self.over = True
+        self.over = self.auditing.over = True
         await world.heal()
         async with world.all_ends("writers, healers and readers are done"):
             await asyncio.gather(*tasks)
@@ -209,17 +207,7 @@ class HealingWorkload:
         new, old = self.chance.choice(spare), fragment.bookies[0]
         place = Replica(fragment.first, 0, old, new)
         delay = self.chance.choice([0.0, 0.001, 0.01])
-        world.network.later(delay, self._ask, new, Assignment(metadata.ledger, (place,)))
-
-    def _ask(self, bookie: BookieId, assignment: Assignment) -> None:
-        """Ask a bookie, as any process may that reaches the store."""
-        tree, path = self.world.tree, moves_path(bookie)
-        version = tree.version(path)
-        if version is None:
-            tree.create(path, Assignments(bookie, (assignment,)).encode())
-        else:
-            asked = Assignments.decode(path, tree.get(path).value)
-            tree.put(path, asked.with_more([assignment]).encode(), version)
+        world.network.later(delay, ask, world, new, Assignment(metadata.ledger, (place,)))
 
     def _taken(self, bookie: BookieId, ledger: LedgerId) -> None:
         self._strike(bookie)
@@ -297,26 +285,6 @@ class HealingWorkload:
         rng = self.world.rng(f"{client.life}:healing")
         records = StoredRecords(client.store, rng)
         return Healing(client.store, records, client.roster, rng, REQUEST_SECONDS)
-
-    async def _audit(self, client: ClientMachine) -> None:
-        """Audit with production's code, without an election, until something fails."""
-        assert client.store is not None
-        assert client.roster is not None
-        rng = self.world.rng(f"{client.life}:auditor:{self.world.loop.time()}")
-        audit = Audit(
-            *(client.store, StoredRecords(client.store, rng), client.roster),
-            name=client.name,
-            epoch=client.lives,
-            delay=self.delay,
-            clock=self.world.clock,
-            rng=rng,
-            request_timeout=REQUEST_SECONDS,
-        )
-        await audit.build()
-        auditor = WatchedAuditor(self.audits, audit, client.name, self.delay)
-        while not self.over:
-            seconds = await auditor.round()
-            await asyncio.sleep(min(seconds, ROUND_SECONDS))
 
     async def _operate(self) -> None:
         """Pause, resume, say go, and wish something of bookies."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from quire.entry import LedgerId
+from tests.sim.auditors import healed
 from tests.sim.deletion_workload import DeletionWorkload
 from tests.sim.election_workload import ElectionWorkload
 from tests.sim.exile_workload import ExileWorkload
@@ -42,7 +43,7 @@ COLLECT_EVERY: Final = 20
 SCRUB: Final = "quire.storage.maintenance.scrub"
 """Who may log damage as an error, of a disk that was hurt."""
 
-WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {
+_WITH_HEALERS: Final[dict[str, tuple[Any, Any]]] = {
     "ledger": (LedgerWorkload, draw_ledger_workload),
     "numbered": (NumberedWorkload, draw_ledger_workload),
     "log": (LogWorkload, draw_log_workload),
@@ -50,10 +51,16 @@ WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {
     "deletion": (DeletionWorkload, draw_log_workload),
     "service": (ServiceWorkload, draw_log_workload),
     "exile": (ExileWorkload, draw_ledger_workload),
+}
+"""Each runs in a cluster that heals itself, too: `healed ledger` is `ledger` there."""
+
+WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {
+    **_WITH_HEALERS,
     "restored": (RestoredWorkload, draw_ledger_workload),
     "gap": (GapWorkload, draw_log_workload),
     "pages": (PagesWorkload, draw_pages_workload),
     "healing": (HealingWorkload, draw_healing_workload),
+    **{f"healed {name}": (healed(build), draw) for name, (build, draw) in _WITH_HEALERS.items()},
 }
 
 LOG_EVERY: Final = 5
@@ -66,6 +73,8 @@ LOST: Final = 40
 EXILED: Final = 9
 PAGED: Final = 13
 HEALED: Final = 3
+HEALED_EVERY: Final = 3
+"""Of so many seeds of a workload that healers may accompany, one has them."""
 
 _runs = 0
 
@@ -78,8 +87,14 @@ def workload_of(seed: int) -> str:
     that end in 9 are in turn of writers in exile and of a store that is put back.
     Every fifth is of a log: those that end in 0 with rival leaders, every fourth of them with
     deletions and every eighth with lost records; those that end in 5 in turn with an election and
-    with a service.
+    with a service. Every third seed is in a cluster that heals itself, where the workload can be.
     """
+    name = _plain_workload_of(seed)
+    healed_name = f"healed {name}"
+    return healed_name if seed % HEALED_EVERY == 2 and healed_name in WORKLOADS else name
+
+
+def _plain_workload_of(seed: int) -> str:
     if seed % LOG_EVERY:
         if seed % (2 * LOG_EVERY) == EXILED:
             return "exile" if seed % (4 * LOG_EVERY) == EXILED else "restored"

@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, Protocol
 
 from quire.aio.timing import time_limit
 from quire.bookie import LedgerTail
@@ -56,6 +56,18 @@ HEAL_SECONDS_MAX: Final = 120.0
 """Virtual time in which everything must finish once the faults are over."""
 
 
+class Companion(Protocol):
+    """Works beside a workload while faults come."""
+
+    def begin(self) -> None:
+        """All bookies serve."""
+        ...
+
+    async def end(self) -> None:
+        """The faults are over: come to an end."""
+        ...
+
+
 class SimWorld(World):
     """See the module. Implements the injector's `Cluster`."""
 
@@ -97,6 +109,9 @@ class SimWorld(World):
         self.relabels = False
         """Whether a bookie's process is started with another label than the one before."""
         self.clients: list[ClientMachine] = []
+        self.helpers: list[ClientMachine] = []
+        """Clients of companions: faults meet them too, and no workload counts on them."""
+        self.companions: list[Companion] = []
         self.injector = Injector(mix, self, random.Random(f"{seed}:faults"))
         self._injecting: asyncio.Task[None] | None = None
         self.event: Callable[[str, str], None] | None = None
@@ -121,6 +136,8 @@ class SimWorld(World):
         for machine in self.bookies:
             await machine.ready.wait()
         await asyncio.sleep(0.5)
+        for each in self.companions:
+            each.begin()
 
     def client(self, name: str) -> ClientMachine:
         client = ClientMachine(self, name)
@@ -147,7 +164,7 @@ class SimWorld(World):
             machine.disk.mend()
             machine.resume()
             machine.boot()
-        for client in self.clients:
+        for client in (*self.clients, *self.helpers):
             client.resume()
         async with self.all_ends("every bookie serves"):
             while not all(machine.ready.is_set() for machine in self.bookies):
@@ -156,6 +173,8 @@ class SimWorld(World):
         async with self.all_ends("B15 every bookie is on duty again"):
             while any(machine.is_off_duty for machine in self.bookies):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
+        for each in self.companions:
+            await each.end()
 
     @asynccontextmanager
     async def all_ends(self, what: str) -> AsyncIterator[None]:
@@ -187,7 +206,7 @@ class SimWorld(World):
 
     def do(self, kind: str, rng: random.Random) -> Callable[[], None] | None:
         running = [each for each in self.bookies if each.is_running]
-        clients = [each for each in self.clients if each.is_running]
+        clients = [each for each in (*self.clients, *self.helpers) if each.is_running]
         names = [*(each.name for each in (*self.bookies, *clients)), STORE]
         if kind in TO_CLIENTS:
             return self.to_client(kind, rng.choice(clients)) if clients else None
@@ -378,11 +397,17 @@ class SimWorld(World):
     # -- the end --------------------------------------------------------------------------------
 
     async def mended(self, ledger: LedgerId) -> None:
-        """Wait until every repaired bookie has all of a ledger that is closed."""
+        """Wait until a closed ledger is whole at every bookie that was repaired, or that takes
+        places of others.
+        """
         fragments = self.metadata_watch.current[ledger].fragments
         named = {bookie for fragment in fragments for bookie in fragment.bookies}
-        repaired = [each for each in self.bookies if each.was_repaired and each.name in named]
-        while any(each.node is None or each.node.doubts(ledger) for each in repaired):  # noqa: ASYNC110
+        mending = [
+            each
+            for each in self.bookies
+            if (each.was_repaired or self.companions) and each.name in named
+        ]
+        while any(each.node is None or each.node.doubts(ledger) for each in mending):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
     async def inspect(

@@ -45,6 +45,13 @@ HEALING: Final = (
         "healing",
         healings.learn_no_key_of_an_ordered_ledger,
     ),
+    Ablation(
+        "a place keeps the domains of acks",
+        "healed ledger",
+        healings.give_places_away_from_domains,
+        "",
+        healings.zones,
+    ),
     Ablation("an open ledger waits for its writer", "healing", healings.end_what_is_being_written),
     Ablation(
         "copies are given up by the lists of all", "healing", superfluous.believe_the_record_alone

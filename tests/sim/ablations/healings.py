@@ -8,6 +8,7 @@ from typing import Any
 from quire.entry import BookieId, LedgerId
 from quire.errors import UnreadableError
 from quire.ledger.metadata import LedgerMetadata, LedgerState
+from quire.repair import assignments as assignments_module
 from quire.repair import copies as copies_module
 from quire.repair.assignments import adopted
 from quire.repair.copies import PeerCopies
@@ -26,6 +27,11 @@ def storms(mix: FaultMix) -> None:
     mix.rates = {"crash": 2.0, "power cut": 2.0, "pause": 1.0}
     mix.weather.unknown = 0.2
     mix.mending = 0.2
+
+
+def zones(mix: FaultMix) -> None:
+    """Acks that count zones, wherever the shape allows it."""
+    mix.zones, mix.relabels = 1.0, 0.0
 
 
 def take_the_place_before_the_copies() -> list[Patch]:
@@ -161,3 +167,8 @@ def leave_an_ordered_ledger_unfenced() -> list[Patch]:
 def learn_no_key_of_an_ordered_ledger() -> list[Patch]:
     doubt = LedgerStorage.doubt
     return [(LedgerStorage, "doubt", lambda self, ledger, _: doubt(self, ledger, ""))]
+
+
+def give_places_away_from_domains() -> list[Patch]:
+    """A bookie takes every place that it is asked to take, wherever the other copies are."""
+    return [(assignments_module, "_keeps_domains", lambda *_: True)]
