@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
+from quire.metastore import open_store
 from quire.repair.directory import examine_directory, repair_directory
 from quire.storage.disk.local import LocalDisk
 from quire.storage.identity.cookie import read_cookie
+from quire.storage.identity.directories import open_directory
 from quire.storage.identity.identity import format_directory
 from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
+from quire.storage.offline.check import check_disk
 from tests.storage.scene import KEY, run_of
 from tests.support.command import quire
 
@@ -46,6 +52,43 @@ def test_a_directory_that_is_nobodys_is_refused(tmp_path: Path) -> None:
                 with pytest.raises(error):
                     await work(directory, uri_of(tmp_path))
             assert names(tmp_path) == before
+
+    asyncio.run(main())
+
+
+def test_a_look_at_a_damaged_directory_needs_no_disk_that_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `bookie check` and a dry `bookie repair` do works on a read-only mount."""
+    directory, open_file = tmp_path / "bookie", os.open
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    def open_to_read(path: str | Path, flags: int, *more: int, **named: int) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
+            refuse()
+        return open_file(path, flags, *more, **named)
+
+    async def main() -> None:
+        await format_directory(directory, uri_of(tmp_path))
+        store = await open_store(uri_of(tmp_path))
+        (directory / "checkpoint-1").write_bytes(b"nonsense")
+        before = names(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", open_to_read)
+            for change in ("unlink", "rename", "replace", "mkdir", "truncate", "ftruncate"):
+                patch.setattr(os, change, refuse)
+            looked = await examine_directory(directory, uri_of(tmp_path))
+            disk = await open_directory(directory, read_only=True)
+            checked = await check_disk(disk)
+            await disk.close()
+            with pytest.raises(ConfigurationError, match="Read-only file system"):
+                await repair_directory(directory, uri_of(tmp_path))
+        assert looked.damage
+        assert checked.damage
+        assert names(tmp_path) == before
+        await store.close()
 
     asyncio.run(main())
 
