@@ -153,12 +153,12 @@ class RunStream:
                 await self._queued.wait()
                 self._queued.clear()
                 while self._queue:
-                    await self._call.write(self._next_message())
+                    await self._call.write(*self._next_message())
         except StreamOverError:
             pass  # reading it tells why
 
-    def _next_message(self) -> bytes:
-        """Take runs off the queue, up to the size of a message."""
+    def _next_message(self) -> list[bytes]:
+        """Take runs off the queue, up to the size of a message; return its parts."""
         first, runs, total = self._last_sent + 1, list[EncodedRun](), 0
         while self._queue and (not total or total + self._queue[0].size <= BATCH_BYTES_MAX):
             encoded = self._queue.popleft()

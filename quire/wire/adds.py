@@ -1,4 +1,4 @@
-"""The request of the Add stream, assembled by hand so that a run is copied once.
+"""The request of the Add stream, assembled by hand so that a run is copied once, or never.
 
 A protobuf message would copy every run three times: into its own message, into the list of the
 request, and into the serialized bytes. With runs of up to 1 MiB for each of three bookies that was
@@ -25,6 +25,11 @@ from quire.wire.varint import varint
 METHOD: Final = f"/{pb.DESCRIPTOR.services_by_name['Bookie'].full_name}/Add"
 
 UNDECODABLE: Final = "it cannot be decoded"
+
+APART_BYTES_MIN: Final = 64 * 1024
+"""A run of so many bytes is a part of its own in a message. To copy it costs more than another
+buffer in the call that sends the message; a smaller run costs less.
+"""
 
 _RUN_TAG: Final = bytes([pb.AddRun.RUN_FIELD_NUMBER << 3 | 2])
 _RUNS_TAG: Final = bytes([pb.AddRequest.RUNS_FIELD_NUMBER << 3 | 2])
@@ -59,12 +64,23 @@ def encode_lac(ledger: LedgerId, key: bytes, packet: bytes) -> EncodedRun:
     return EncodedRun(_RUNS_TAG + varint(len(fields)) + fields, b"")
 
 
-def encode_request(first: int, bookie: BookieId | None, runs: Sequence[EncodedRun]) -> bytes:
-    """Return the serialized request that carries some runs, numbered from `first` on."""
-    parts = [pb.AddRequest(first=first, bookie=bookie).SerializeToString()]
-    for encoded in runs:
-        parts += encoded
-    return b"".join(parts)
+def encode_request(first: int, bookie: BookieId | None, runs: Sequence[EncodedRun]) -> list[bytes]:
+    """Return the serialized request that carries some runs, numbered from `first` on, in parts.
+
+    Large runs are parts as they are: senders of the same run share its bytes.
+    """
+    parts = list[bytes]()
+    small = [pb.AddRequest(first=first, bookie=bookie).SerializeToString()]
+    for head, run in runs:
+        small.append(head)
+        if len(run) < APART_BYTES_MIN:
+            small.append(run)
+        else:
+            parts += b"".join(small), run
+            small = []
+    if small:
+        parts.append(b"".join(small))
+    return parts
 
 
 def decode_request(message: bytes) -> pb.AddRequest:

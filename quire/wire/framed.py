@@ -138,14 +138,16 @@ class FramedConnection(asyncio.Protocol):
                 self._transport.resume_reading()
         return message
 
-    async def write(self, message: bytes) -> None:
-        """Send a message, or have it sent when there is room. Raises `ConnectionOverError`."""
+    async def write(self, *parts: bytes) -> None:
+        """Send a message, given in parts, or have it sent when there is room. Raises
+        `ConnectionOverError`.
+        """
         while self._is_full and self._over is None:
             self._room = self._loop.create_future()
             await self._room
         if self._over is not None or self._transport is None or self._transport.is_closing():
             raise ConnectionOverError(self._over or "the connection is closed") from self._error
-        self._transport.writelines((_SIZE.pack(len(message)), message))
+        self._transport.writelines((_SIZE.pack(sum(map(len, parts))), *parts))
 
     def close(self) -> None:
         """Send the written bytes, then end the connection; if it is being made, end it then."""
@@ -238,9 +240,16 @@ class FramedConnection(asyncio.Protocol):
             budget.release(self)
 
     def _take_whole(self, data: bytes) -> None:
-        whole = b"".join(self._parts) if len(self._parts) > 1 else data
-        at = self._take(whole)
-        self._parts, self._size = ([whole[at:]] if at < len(whole) else []), len(whole) - at
+        has_message = (
+            len(self._parts) > 1 and self._wanted > _SIZE.size and self._on_greeted is None
+        )
+        if has_message:
+            data = self._take_long(data)
+        elif len(self._parts) > 1:
+            data = b"".join(self._parts)
+        at = self._take(data)
+        self._parts, self._size = ([data[at:]] if at < len(data) else []), len(data) - at
+        at += has_message
         if at and self._is_unfinished and self._budgets is not None:
             self._is_unfinished = False  # what is left begins another message, with its own age
             self._budgets.unfinished.release(self)
@@ -250,6 +259,20 @@ class FramedConnection(asyncio.Protocol):
                 self._is_paused = True
                 assert self._transport is not None
                 self._transport.pause_reading()
+
+    def _take_long(self, data: bytes) -> bytes:
+        """Take the message that came in several parts, the last of them in `data`; return what
+        came after it. Its bytes are copied once.
+        """
+        end = len(data) - (self._size - self._wanted)
+        first, *others = self._parts[:-1]
+        head, tail = memoryview(first)[_SIZE.size :], memoryview(data)[:end]
+        self._put(b"".join([head, *others, tail]))
+        return data[end:]
+
+    def _put(self, message: bytes) -> None:
+        self._messages.append(message)
+        self._waiting_bytes += len(message) + _MESSAGE_COST
 
     def _take(self, data: bytes) -> int:
         """Take whole messages off the front; return where the first that is not whole begins."""
@@ -272,8 +295,7 @@ class FramedConnection(asyncio.Protocol):
             if end > len(data):
                 self._wanted = _SIZE.size + size
                 return at
-            self._messages.append(data[at + _SIZE.size : end])
-            self._waiting_bytes += size + _MESSAGE_COST
+            self._put(data[at + _SIZE.size : end])
             at = end
         self._wanted = _SIZE.size
         return at

@@ -39,8 +39,8 @@ class StreamUntrustedError(StreamOverError):
 class RunCall(Protocol):
     """One stream of runs, from its opening to its end."""
 
-    async def write(self, message: bytes, /) -> None:
-        """Send a serialized `pb.AddRequest`. Raises `StreamOverError`."""
+    async def write(self, *parts: bytes) -> None:
+        """Send a serialized `pb.AddRequest`, in parts. Raises `StreamOverError`."""
         ...
 
     async def read(self) -> pb.AddReply | None:
@@ -82,9 +82,9 @@ class GrpcRuns:
         call = channel.stream_stream(METHOD, response_deserializer=pb.AddReply.FromString)
         self._call = call(metadata=metadata_of(stream))
 
-    async def write(self, message: bytes, /) -> None:
+    async def write(self, *parts: bytes) -> None:
         try:
-            await self._call.write(message)
+            await self._call.write(b"".join(parts))
         except WRITE_ERRORS as error:
             raise StreamOverError(str(error)) from error
 
@@ -151,9 +151,9 @@ class FramedRuns:
             return self._connection
         return await asyncio.shield(self._connecting)
 
-    async def write(self, message: bytes, /) -> None:
+    async def write(self, *parts: bytes) -> None:
         try:
-            await (await self._open()).write(message)
+            await (await self._open()).write(*parts)
         except ConnectionOverError as error:
             raise _over(error) from error
 

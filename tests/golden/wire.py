@@ -73,7 +73,7 @@ def _request() -> bytes:
         encode_run(9, KEY, RUN, deferred=True),
         encode_lac(7, KEY, PACKET),
     ]
-    return encode_request(1, BOOKIE, runs)
+    return b"".join(encode_request(1, BOOKIE, runs))
 
 
 def _read_request(data: bytes) -> Any:

@@ -144,7 +144,7 @@ class Stream:
 async def test_the_identity_of_a_connection_is_the_one_that_is_asked_for() -> None:
     keeper = Keeper()
     reception = Reception(MemoryBookie("b1"), "b1", doorkeeper=keeper)
-    stream = Stream(encode_request(1, "b1", [encode_run(7, KEY, run_for(7, 0))]))
+    stream = Stream(b"".join(encode_request(1, "b1", [encode_run(7, KEY, run_for(7, 0))])))
     await AddStream(reception, stream, APP).serve()
     assert keeper.asked == {(APP, Action.APPEND, 7): 1}
 
@@ -157,7 +157,7 @@ async def test_a_denied_run_fails_alone_and_in_its_place() -> None:
         encode_run(7, KEY, run_for(7, 0), recovery=True),
         encode_run(7, KEY, run_for(7, 1)),
     ]
-    stream = Stream(encode_request(1, "b1", runs))
+    stream = Stream(b"".join(encode_request(1, "b1", runs)))
     await AddStream(reception, stream, APP).serve()
     assert stream.answers[-1].settled == 3
     failures = [each for answer in stream.answers for each in answer.failures]

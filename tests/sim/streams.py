@@ -91,8 +91,9 @@ class Connection:
         self._there = _Lane(network, client, server, self._at_server)
         self._back = _Lane(network, server, client, self._replies.put_nowait)
 
-    async def write(self, message: bytes, /) -> None:
+    async def write(self, *parts: bytes) -> None:
         """See `RunCall.write`."""
+        message = b"".join(parts)
         if self._broken is not None:
             raise StreamOverError(self._broken)
         self._there.send(message)

@@ -6,19 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quire.entry import BookieId
 from quire.wire import bookie_pb2 as pb
-from quire.wire.adds import METHOD, encode_lac, encode_request, encode_run
+from quire.wire.adds import (
+    APART_BYTES_MIN,
+    METHOD,
+    EncodedRun,
+    encode_lac,
+    encode_request,
+    encode_run,
+)
 
 runs = st.lists(
     st.tuples(
         st.integers(-(2**63), 2**63 - 1),
         st.binary(max_size=24),
-        st.one_of(st.binary(max_size=300), st.integers(0, 40_000).map(bytes)),
+        st.one_of(st.binary(max_size=300), st.integers(0, 2 * APART_BYTES_MIN).map(bytes)),
         st.booleans(),
         st.booleans(),
     ),
     max_size=4,
 )
+
+
+def whole(first: int, bookie: BookieId | None, encoded: list[EncodedRun]) -> bytes:
+    return b"".join(encode_request(first, bookie, encoded))
 
 
 @given(runs, st.integers(0, 2**64 - 1), st.one_of(st.none(), st.text(max_size=40)))
@@ -32,7 +44,7 @@ def test_protobuf_reads_what_was_meant(
     expected = pb.AddRequest(first=first, bookie=bookie)
     for ledger, key, run, recovery, deferred in given:
         expected.runs.add(ledger=ledger, key=key, run=run, recovery=recovery, deferred=deferred)
-    assert pb.AddRequest.FromString(encode_request(first, bookie, encoded)) == expected
+    assert pb.AddRequest.FromString(whole(first, bookie, encoded)) == expected
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=24), st.binary(max_size=300))
@@ -41,13 +53,21 @@ def test_a_lac_takes_the_place_of_a_run(ledger: int, key: bytes, packet: bytes) 
     expected = pb.AddRequest(first=1)
     expected.runs.add(ledger=ledger, key=key, lac_packet=packet)
     expected.runs.add(ledger=ledger, key=key, run=b"run")
-    assert pb.AddRequest.FromString(encode_request(1, None, encoded)) == expected
+    assert pb.AddRequest.FromString(whole(1, None, encoded)) == expected
 
 
 def test_what_it_takes_in_a_message_is_known() -> None:
     for encoded in (encode_lac(7, b"k" * 20, b"p" * 90), encode_run(7, b"k" * 20, b"r" * 900)):
-        rest = len(encode_request(1, None, [encoded])) - len(encode_request(1, None, []))
+        rest = len(whole(1, None, [encoded])) - len(whole(1, None, []))
         assert 0 <= rest - encoded.size <= 4  # its tag and its size
+
+
+def test_a_large_run_is_a_part_as_it_is_and_small_ones_share_theirs() -> None:
+    small, large = bytes(APART_BYTES_MIN - 1), bytes(APART_BYTES_MIN)
+    encoded = [encode_run(7, b"k", run) for run in (small, small, large, small, large)]
+    parts = encode_request(1, None, encoded)
+    assert [part is large for part in parts] == [False, True, False, True]
+    assert len(encode_request(1, None, encoded[:2])) == 1
 
 
 def test_values_that_do_not_fit_are_refused() -> None:

@@ -138,11 +138,12 @@ class AddStream:
                 )
             arrived = self._now()
             for run in request.runs:
-                while not self._has_room(len(run.run)):
+                data = run.run  # each look at it makes a copy
+                while not self._has_room(len(data)):
                     await self._wait_for_room()
                     if acknowledging.done():
                         return
-                self._start(run, await self._denial(run), arrived)
+                self._start(run, data, await self._denial(run), arrived)
 
     def _has_room(self, size: int) -> bool:
         limits = self._reception.limits
@@ -165,8 +166,10 @@ class AddStream:
             return error
         return None
 
-    def _start(self, run: pb.AddRun, denial: QuireError | None, arrived: float) -> None:
-        slot = _Slot(arrived, run.ledger, len(run.run))
+    def _start(
+        self, run: pb.AddRun, data: bytes, denial: QuireError | None, arrived: float
+    ) -> None:
+        slot = _Slot(arrived, run.ledger, len(data))
         self._slots.append(slot)
         self._bytes += slot.size
         self._received += 1
@@ -175,18 +178,17 @@ class AddStream:
                 raise denial
             self._reception.refuse_when_draining()
             TRACE.set(slot)  # for the parts that the run passes, until the next run
-            adding = self._begin(run, slot)
+            adding = self._begin(run, data, slot)
         except Exception as error:
             self._finish(slot, error)
         else:
             slot.answer = asyncio.ensure_future(adding)
             slot.answer.add_done_callback(partial(self._answered, slot))
 
-    def _begin(self, run: pb.AddRun, slot: _Slot) -> Awaitable[None]:
+    def _begin(self, run: pb.AddRun, data: bytes, slot: _Slot) -> Awaitable[None]:
         bookie = self._reception.bookie
         if run.HasField("lac_packet"):
             return bookie.write_lac(run.ledger, run.key, run.lac_packet)
-        data = run.run
         slot.head = data[:PEEK_BYTES]
         return bookie.add(slot.ledger, run.key, data, recovery=run.recovery, deferred=run.deferred)
 
