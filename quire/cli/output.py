@@ -131,6 +131,13 @@ def flush() -> None:
     sys.stdout.buffer.flush()
 
 
+def screen(width: int | None = None) -> Console:
+    """Return standard output for drawings that fill its width: 80 columns where it is no terminal,
+    or `COLUMNS`.
+    """
+    return Console(highlight=False, markup=False, emoji=False, width=width)
+
+
 def _console() -> Console:
     console = Console(highlight=False, markup=False, emoji=False)
     if not sys.stdout.isatty():  # FORCE_COLOR makes rich take it for a terminal

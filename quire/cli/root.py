@@ -25,6 +25,7 @@ from quire.cli.rights import rights
 from quire.cli.settings import Settings, json_option, store_option
 from quire.cli.spark import spark
 from quire.cli.tls import tls_options
+from quire.cli.top import top
 from quire.version import __version__
 from quire.wire.certificates import TlsOptions
 
@@ -65,6 +66,6 @@ def main(
 
 for _command in (
     *(cluster, bookie, log, ledger, election, metadata, healing, autorecovery, dump, bench, spark),
-    *(config, context_group, gateway, console, certificates, rights),
+    *(config, context_group, gateway, console, top, certificates, rights),
 ):
     main.add_command(_command)

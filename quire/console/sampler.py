@@ -69,6 +69,7 @@ COUNTERS_KEPT: Final = 12
 """A minute of a bookie's counters: the pace of its journal is over so long."""
 
 BATCHES, MICROSECONDS = "journal_batches", "journal_microseconds"
+ENTRIES, P99, WAITING = "journal_entries", "journal_p99_microseconds", "journal_waiting"
 
 SERIES_MAX: Final = 2_000
 """Logs with a day of figures, 4.6 KB each."""
@@ -280,10 +281,19 @@ def with_journal(pace: BookiePace, before: Counted, now: Counted) -> BookiePace:
     if now.at_ms <= before.at_ms or BATCHES not in now.counters:
         return pace
     batches, spent = now.since(before, BATCHES), now.since(before, MICROSECONDS)
-    return replace(
+    passed = (now.at_ms - before.at_ms) / 1000
+    pace = replace(
         pace,
         journal_seconds=spent / batches / 1e6 if batches else None,
-        batches_per_second=1000 * batches / (now.at_ms - before.at_ms),
+        batches_per_second=batches / passed,
+    )
+    if ENTRIES not in now.counters:  # an older program
+        return pace
+    return replace(
+        pace,
+        entries_per_second=now.since(before, ENTRIES) / passed,
+        journal_p99=now.counters[P99] / 1e6 if now.counters[BATCHES] else None,
+        waiting=now.counters[WAITING],
     )
 
 

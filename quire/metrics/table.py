@@ -87,6 +87,8 @@ _STATE: Final = (
             "standing_draining": "1 while it drains",
             "pace_percent": "the rate of copying, in percent of `upkeep-bytes-per-second`",
             "mending_ledgers_left": "ledgers that it has yet to make whole",
+            "journal_waiting": "records that wait for a batch of the journal",
+            "journal_p99_microseconds": "the time that 99 of 100 of the last 1,024 batches kept",
         },
     ),
     *_bookie(
@@ -155,6 +157,8 @@ _COUNTERS: Final = _bookie(
         "read_bytes_ahead_total": "bytes that the disk was told to read ahead of readers",
         "journal_batches_total": "batches of the journal, each one write and sync",
         "journal_microseconds_total": "how long these took",
+        "journal_entries_total": "entries in them, copies and repeated ones included",
+        "journal_bytes_total": "their bytes, whole blocks",
         "replay_records_total": "records of the journal that the start replayed",
         "replay_bytes_total": "their bytes",
         "replay_milliseconds_total": "how long that took",

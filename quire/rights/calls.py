@@ -182,5 +182,6 @@ COMMANDS: Final[Mapping[str, frozenset[Action]]] = {
     "spark compact": _WRITES,
     "spark offload": _READS | _OPERATES,
     "spark replay": _WRITES,
+    "top": frozenset({READ, OBSERVE}),
 }
 """By command, without `quire`: the actions that its user needs. A hidden command has a row, too."""

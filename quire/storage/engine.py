@@ -279,6 +279,7 @@ class Engine:
     def _apply_one(self, subject: _Subject) -> None:
         if isinstance(subject, _Run):
             run, source, _ = subject
+            self._journal.counts.entries += run.count
             if self.storage.apply_run(run):
                 self.observer.held(run.ledger, run.entries, source)
         elif isinstance(subject, _Fence):
@@ -324,6 +325,7 @@ class Engine:
 
     def counters(self) -> dict[str, int]:
         """Return the counters of the storage since the start, by name."""
+        self._journal.note_counts()
         return {
             f"{work}_{field.name}": getattr(counts, field.name)
             for work, counts in sorted(self._counted.items())

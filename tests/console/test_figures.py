@@ -64,6 +64,16 @@ def test_the_pace_of_a_journal_is_between_two_counts() -> None:
     assert not counted(5_000, 3, 3).follows(counted(0, 10, 9)), "a bookie that began anew"
 
 
+def test_an_older_bookie_counts_no_entries() -> None:
+    old = {"journal_batches": 1, "journal_microseconds": 10}
+    found = with_journal(BookiePace(), Counted(0, old), Counted(1_000, old))
+    assert (found.entries_per_second, found.journal_p99, found.waiting) == (None, None, None)
+    now = {"journal_entries": 500, "journal_p99_microseconds": 4_000, "journal_waiting": 2}
+    later = Counted(2_000, {**old, **now})
+    found = with_journal(BookiePace(), Counted(0, {**old, **now, "journal_entries": 100}), later)
+    assert (found.entries_per_second, found.journal_p99, found.waiting) == (200.0, 0.004, 2)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -47,6 +47,9 @@ class BookieRow:
     answer_seconds: float | None
     journal_seconds: float | None
     batches_per_second: float | None
+    entries_per_second: float | None
+    journal_p99: float | None
+    waiting: int | None
     is_slow: bool
 
 
@@ -116,7 +119,7 @@ def _row(facts: ClusterFacts, each: BookieFacts, pace: BookiePace, is_slow: bool
         _disks(each),
         pace.answer_seconds,
         pace.journal_seconds,
-        pace.batches_per_second,
+        *(pace.batches_per_second, pace.entries_per_second, pace.journal_p99, pace.waiting),
         is_slow,
     )
 

@@ -45,6 +45,9 @@ SubjectT = TypeVar("SubjectT")
 
 FULL: Final = "its disk is full"
 
+RECENT_BATCHES: Final = 1024
+"""Batches of the percentile: a second of a busy journal, and 8 KiB of memory."""
+
 _ZEROS: Final = bytes(BLOCK_BYTES)
 
 
@@ -65,10 +68,17 @@ class _Pending(NamedTuple, Generic[SubjectT]):
 class JournalCounts:
     """The journal's counters since the start: `microseconds` is the time of all batches, from the
     write to the end of its sync. Each append waits for one, so their mean tells a slow disk.
+
+    The last two tell of now: records that wait for a batch, and the time that 99 of 100 of the last
+    `RECENT_BATCHES` batches kept.
     """
 
     batches: int = 0
     microseconds: int = 0
+    entries: int = 0
+    bytes: int = 0
+    waiting: int = 0
+    p99_microseconds: int = 0
 
 
 def _seconds_since(moment: float | None) -> float:
@@ -100,6 +110,7 @@ class Journal(Generic[SubjectT]):
         self._apply = apply
         self._on_fatal = on_fatal
         self.counts: Final = JournalCounts()
+        self._recent: deque[float] = deque(maxlen=RECENT_BATCHES)
         self._queue: deque[_Pending[SubjectT]] = deque()
         self._arrived = asyncio.Event()
         segments.on_ready = self._arrived.set
@@ -124,6 +135,14 @@ class Journal(Generic[SubjectT]):
     def busy_seconds(self) -> float:
         """Return for how long the disk has kept the present batch."""
         return _seconds_since(self._busy_since)
+
+    def note_counts(self) -> None:
+        """Bring the counts of now up to date."""
+        self.counts.waiting = len(self._queue)
+        ordered = sorted(self._recent)
+        if ordered:
+            slow = ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
+            self.counts.p99_microseconds = round(1e6 * slow)
 
     def waiting_seconds(self) -> float:
         """Return for how long the journal has waited for another segment."""
@@ -274,6 +293,8 @@ class Journal(Generic[SubjectT]):
         durable = now()
         self.counts.batches += 1
         self.counts.microseconds += round(1e6 * (durable - begun))
+        self.counts.bytes += end - self._offset
+        self._recent.append(durable - begun)
         self._offset = end
         self._durable += len(batch)
         self._is_witnessed = all(pending.kind is RecordKind.MARK for pending in batch)
