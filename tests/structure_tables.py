@@ -53,6 +53,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.rights.ledger_logs": (*VALUES, "quire.rights", "quire.ledger", "quire.metastore"),
     "quire.storage": (*VALUES, "quire.storage"),
     "quire.storage.serving.metrics": (*VALUES, "quire.storage", "quire.metrics"),
+    "quire.storage.serving.store_exposure": (*VALUES, "quire.metastore", "quire.wire.exposure"),
     "quire.storage.server": (
         *VALUES,
         "quire.storage",

@@ -1,4 +1,4 @@
-"""`quire metadata`: back up, restore, adopt and check the metadata store."""
+"""`quire metadata`: back up, restore, adopt, protect and check the metadata store."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from quire.metadata.recordless import RecordlessLedgers
 from quire.metadata.restore import restore as restore_store
 from quire.metastore import create_store, open_store
 from quire.metastore.place import resolve_store
+from quire.metastore.protection import protect_records
 from quire.metastore.store import MetadataStore
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.group(short_help="Back up, restore, adopt and check the metadata store.")
+@click.group(short_help="Back up, restore, adopt, protect and check the metadata store.")
 def metadata() -> None:
-    """Back up, restore, adopt and check the metadata store."""
+    """Back up, restore, adopt, protect and check the metadata store."""
 
 
 @contextlib.asynccontextmanager
@@ -125,6 +126,36 @@ async def _adopt(settings: Settings, at_least: int) -> None:
         print_json({**done._asdict()})
     else:
         note(f"Incarnation {done.incarnation} is adopted; ledger ids continue at {done.first_id}.")
+
+
+@metadata.command(short_help="Give all records the access that the store's URI asks for.")
+@click.option("--dry-run", is_flag=True, help="Only count the records that any client can change.")
+@with_settings
+def protect(settings: Settings, dry_run: bool) -> None:
+    """Give all records of ZooKeeper the access that the store's URI asks for, by acl, owners and
+    readers.
+
+    Records get an access when they are made, and keep it until this command changes it. Name every
+    identity that bookies and clients use as an owner or a reader before: the others are shut out.
+
+    \b
+    Examples:
+      quire metadata protect --dry-run --store zk://zoo:2181/quire
+      quire metadata protect --store \\
+          'zk://zoo:2181/quire?auth=sasl&credentials=FILE&readers=sasl:reports'
+    """
+    run(lambda: _protect(settings, is_dry=dry_run))
+
+
+async def _protect(settings: Settings, *, is_dry: bool) -> None:
+    async with opened(settings) as store:
+        with progress_of("Looking at records" if is_dry else "Protecting records") as on_progress:
+            done = await protect_records(store, lambda done: on_progress(done, done), is_dry=is_dry)
+    if settings.json:
+        print_json({**done._asdict(), "dry_run": is_dry})
+        return
+    verb = "can" if is_dry else "could"
+    note(f"Any client {verb} change {done.exposed} of {done.records} records.")
 
 
 @metadata.command(short_help="Compare every ledger with the entries that bookies hold.")

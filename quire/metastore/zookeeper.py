@@ -33,8 +33,16 @@ from quire.metastore import versions
 from quire.metastore.changes import Change, Check, Create, Put, check_changes, describe
 from quire.metastore.layout import check_path, check_value, parent_of
 from quire.metastore.store import Versioned
+from quire.metastore.zookeeper_access import Access
 from quire.metastore.zookeeper_connection import Request, ZooKeeperConnection
-from quire.metastore.zookeeper_requests import check, creation, deletion, replacement
+from quire.metastore.zookeeper_requests import (
+    acl_of,
+    check,
+    creation,
+    deletion,
+    grants_of,
+    replacement,
+)
 from quire.metastore.zookeeper_uri import ZooKeeperUri, parse_credentials, parse_uri
 
 CONNECTION_SECONDS: Final = 10.0
@@ -47,25 +55,25 @@ PARENT_ATTEMPTS_MAX: Final = 4
 class ZooKeeperSession:
     """A session of ZooKeeper's, on a connection of its own."""
 
-    def __init__(self, connection: ZooKeeperConnection, root: str) -> None:
+    def __init__(self, connection: ZooKeeperConnection, target: ZooKeeperUri) -> None:
         self.connection = connection
-        self._root = root
+        self._target = target
 
     async def create(self, path: str, value: bytes) -> int:
-        full = self._root + check_path(path)
+        full = self._target.root + check_path(path)
         check_value(path, value)
         _, stat = await _create(
-            self.connection, path, full, value, ephemeral=True, include_data=True
+            self.connection, self._target, full, value, ephemeral=True, include_data=True
         )
         return _version(stat)
 
     async def create_sequential(self, prefix: str, value: bytes) -> str:
-        full = self._root + prefix
+        full = self._target.root + prefix
         check_value(check_path(prefix + "0"), value)
         created: str = await _create(
-            self.connection, prefix, full, value, ephemeral=True, sequence=True
+            self.connection, self._target, full, value, ephemeral=True, sequence=True
         )
-        return created.removeprefix(self._root)
+        return created.removeprefix(self._target.root)
 
     @property
     def expired(self) -> bool:
@@ -116,7 +124,7 @@ class ZooKeeperStore:
         full = self._full(path)
         check_value(path, value)
         with _no_session(self._uri):
-            _, stat = await _create(self._connection, path, full, value, include_data=True)
+            _, stat = await _create(self._connection, self._target, full, value, include_data=True)
         return _version(stat)
 
     async def put(self, path: str, value: bytes, version: int) -> int:
@@ -137,8 +145,8 @@ class ZooKeeperStore:
         parts = list(zip(changes, edits, strict=True))
         named = [(each.path, getattr(each, "version", None) or 0) for each in changes]
 
-        def operations(client: Any) -> list[Any]:
-            return [self._part(client, change, edit) for change, edit in parts]
+        def operations(_: Any) -> list[Any]:
+            return [self._part(change, edit) for change, edit in parts]
 
         for _ in range(PARENT_ATTEMPTS_MAX):
             try:
@@ -185,7 +193,7 @@ class ZooKeeperStore:
 
     async def open_session(self, timeout: float) -> ZooKeeperSession:
         self._connection.check_open()
-        session = ZooKeeperSession(self._connect(timeout, expires=True), self._root)
+        session = ZooKeeperSession(self._connect(timeout, expires=True), self._target)
         await session.connection.start()
         try:
             self._connection.check_open()
@@ -243,10 +251,10 @@ class ZooKeeperStore:
             return -1
         return await self._edit_of(change.path, change.version)
 
-    def _part(self, client: Any, change: Change, edit: int) -> Any:
+    def _part(self, change: Change, edit: int) -> Any:
         full = self._full(change.path)
         if isinstance(change, Create):
-            return creation(client, full, change.value)
+            return creation(full, change.value, acl_of(self._target.options.grants(change.path)))
         if isinstance(change, Put):
             return replacement(full, change.value, edit)
         if isinstance(change, Check):
@@ -256,10 +264,35 @@ class ZooKeeperStore:
     async def _make_parents(self, created: Sequence[str]) -> None:
         """Create missing parents of the records that a transaction creates."""
         for path in {parent_of(each) for each in created} - {"/", *created}:
-            full = self._full(path)
-            if await self._exists(full) is None:
-                with suppress(NodeExistsError), _no_session(self._uri):
-                    await _create(self._connection, path, full)
+            await self.make_place(path)
+
+    # Port `Protected` (protection.py).
+
+    @property
+    def servers(self) -> Sequence[str]:
+        return [
+            f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            for host, port in self._target.addresses
+        ]
+
+    @property
+    def is_private(self) -> bool:
+        return self._target.options.access is not Access.OPEN
+
+    async def is_exposed(self, path: str) -> bool:
+        full = self._full(path)
+        acl, _ = await self._read(path, lambda client: client.get_acls_async(full))
+        return any(each.exposes for each in grants_of(acl))
+
+    async def protect(self, path: str) -> None:
+        full, acl = self._full(path), acl_of(self._target.options.grants(path))
+        await self._change(path, lambda client: client.set_acls_async(full, acl))
+
+    async def make_place(self, path: str) -> None:
+        full = self._full(path)
+        if await self._exists(full) is None:
+            with suppress(NodeExistsError), _no_session(self._uri):
+                await _create(self._connection, self._target, full)
 
     async def _read(self, path: str, call: Request) -> Any:
         return await self._connection.read(path, call)
@@ -270,7 +303,11 @@ class ZooKeeperStore:
 
 
 async def _create(
-    connection: ZooKeeperConnection, path: str, full: str, value: bytes = b"", **how: bool
+    connection: ZooKeeperConnection,
+    target: ZooKeeperUri,
+    full: str,
+    value: bytes = b"",
+    **how: bool,
 ) -> Any:
     """Create a record and its missing parents; return kazoo's result.
 
@@ -278,17 +315,21 @@ async def _create(
     sent after the outcome was called unknown, could be applied after another client re-read the
     record.
     """
+    path = full.removeprefix(target.root)
+    acl = acl_of(target.options.grants(path))
     for _ in range(PARENT_ATTEMPTS_MAX):
         try:
-            return await connection.change(path, partial(_creation_of, full, value, how))
+            return await connection.change(path, partial(_creation_of, full, value, acl, how))
         except NoSuchNodeError:
             with suppress(NodeExistsError):
-                await _create(connection, path, parent_of(full))
+                await _create(connection, target, parent_of(full))
     raise ConflictError(f"parents of {path} were deleted at every attempt")
 
 
-def _creation_of(full: str, value: bytes, how: Mapping[str, bool], client: Any) -> Any:
-    return client.create_async(full, value, **how)
+def _creation_of(
+    full: str, value: bytes, acl: Sequence[Any], how: Mapping[str, bool], client: Any
+) -> Any:
+    return client.create_async(full, value, acl, **how)
 
 
 def _version(stat: Any) -> int:

@@ -29,13 +29,12 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionDropped
-from kazoo.security import ACL, make_acl
 
 from quire.errors import ConfigurationError
 from quire.extras import needed_for
 from quire.metastore.zookeeper_probe import probe
 from quire.metastore.zookeeper_requests import reason_of
-from quire.metastore.zookeeper_uri import Access, Auth, ZooKeeperOptions
+from quire.metastore.zookeeper_uri import Auth, ZooKeeperOptions
 
 HANDSHAKES_PER_TIMEOUT: Final = 3
 """A server that is starting may take a connection and never answer it; the session has to survive
@@ -155,7 +154,6 @@ def make_client(
         handler=_Handler(options, _often_enough(hosts)),
         connection_retry=dict(_RECONNECT),
         logger=logger,
-        default_acl=_acl(options.acl),
         **_identity(options.auth, credentials),
     )
     connection = client._connection
@@ -254,17 +252,6 @@ def _identity(auth: Auth | None, credentials: tuple[str, str] | None) -> dict[st
     with needed_for("auth=sasl", "sasl"):
         import puresasl  # noqa: F401
     return {"sasl_options": {"mechanism": "DIGEST-MD5", "username": name, "password": password}}
-
-
-def _acl(access: Access) -> list[ACL] | None:
-    ours = make_acl("auth", "", all=True)
-    match access:
-        case Access.OPEN:
-            return None
-        case Access.PRIVATE:
-            return [ours]
-        case Access.READABLE:
-            return [ours, make_acl("world", "anyone", read=True)]
 
 
 def _often_enough(hosts: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.protocol import serialization
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import ACL, Id
 
 from quire.errors import (
     ConfigurationError,
@@ -27,6 +27,7 @@ from quire.errors import (
     StoreUnavailableError,
     VersionConflictError,
 )
+from quire.metastore.zookeeper_access import Grant, Permission, ZooKeeperIdentity
 
 _ANY_WATCHER: Final = 3
 _ERROR: Final = -1
@@ -105,9 +106,21 @@ class Transaction(NamedTuple):
         return results
 
 
-def creation(client: KazooClient, path: str, value: bytes) -> Any:
+def acl_of(grants: Iterable[Grant]) -> list[ACL]:
+    """Return an ACL as kazoo has it."""
+    return [ACL(int(each.permissions), Id(*each.client)) for each in grants]
+
+
+def grants_of(acl: Iterable[ACL]) -> list[Grant]:
+    """Return an ACL of kazoo's as values."""
+    return [
+        Grant(ZooKeeperIdentity(each.id.scheme, each.id.id), Permission(each.perms)) for each in acl
+    ]
+
+
+def creation(path: str, value: bytes, acl: Sequence[ACL]) -> Any:
     """Return the part of a transaction that creates a record."""
-    return serialization.Create2(path, value, client.default_acl or OPEN_ACL_UNSAFE, 0)
+    return serialization.Create2(path, value, acl, 0)
 
 
 def replacement(path: str, value: bytes, edit: int) -> Any:
@@ -165,9 +178,16 @@ def refusal_of(uri: str, path: str, error: BaseException, version: int) -> Quire
         case kazoo_errors.NoChildrenForEphemeralsError():
             return InvalidRequestError(f"{path} would be below an ephemeral record")
         case kazoo_errors.NoAuthError():
-            return ConfigurationError(f"ZooKeeper allows no access to {path}: check its ACL")
+            return ConfigurationError(
+                f"ZooKeeper allows no access to {path}: its ACL was made for other identities; "
+                "an identity that may change it gives others access with `quire metadata protect` "
+                "and owners= or readers= in the store's URI"
+            )
         case kazoo_errors.InvalidACLError():
-            return ConfigurationError(f"ZooKeeper cannot give {path} this ACL: who are we to it?")
+            return ConfigurationError(
+                f"ZooKeeper cannot give {path} this ACL: the server did not take our identity; "
+                "check its authentication providers, or give acl=open in the store's URI"
+            )
         case kazoo_errors.AuthFailedError():
             return ConfigurationError("ZooKeeper refuses our credentials")
         case kazoo_errors.SessionExpiredError():

@@ -11,12 +11,14 @@
                         is DIGEST-MD5 and needs the package pure-sasl
     credentials=FILE    `name:password` in one line. URIs show in process lists and logs; a secret
                         has no place there, only the file's name
-    acl=open            every client can read and change records (the default)
-    acl=private         only we can, as auth or the certificate says
+    acl=open            every client can read and change records (the default without an identity)
+    acl=private         only we can, as auth or the certificate says (the default with an identity)
     acl=readable        every client can read records, only we can change them
+    owners=IDENTITY     another identity that can do what we can; may be given several times
+    readers=IDENTITY    an identity that can read; may be given several times
 
-An ACL is given to records when they are created; it does not change those that exist. The module is
-pure: it reads no file.
+An ACL is given to records when they are created (zookeeper_access.py); `quire metadata protect`
+changes those that exist. The module is pure: it reads no file.
 """
 
 from __future__ import annotations
@@ -30,6 +32,13 @@ from urllib.parse import parse_qsl
 
 from quire.errors import ConfigurationError, InvalidRequestError
 from quire.metastore.layout import check_path
+from quire.metastore.zookeeper_access import (
+    Access,
+    Grant,
+    ZooKeeperIdentity,
+    grants,
+    parse_identity,
+)
 
 PORT: Final = 2181
 """Where ZooKeeper listens unless told otherwise."""
@@ -42,19 +51,14 @@ _URI: Final = re.compile(
 _HOST: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 
 
+_LISTS: Final = frozenset({"owners", "readers"})
+
+
 class Auth(StrEnum):
     """How a client authenticates."""
 
     DIGEST = "digest"
     SASL = "sasl"
-
-
-class Access(StrEnum):
-    """The clients that may read and change the records we create."""
-
-    OPEN = "open"
-    PRIVATE = "private"
-    READABLE = "readable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,9 @@ class ZooKeeperOptions:
     key: str | None = None
     auth: Auth | None = None
     credentials: str | None = None
-    acl: Access = Access.OPEN
+    acl: Access | None = None
+    owners: tuple[ZooKeeperIdentity, ...] = ()
+    readers: tuple[ZooKeeperIdentity, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.tls and (self.ca or self.certificate or self.key or not self.verify):
@@ -77,11 +83,30 @@ class ZooKeeperOptions:
             raise ConfigurationError("certificate and key go together")
         if bool(self.auth) != bool(self.credentials):
             raise ConfigurationError("auth and credentials go together")
-        if self.acl is not Access.OPEN and not (self.auth or self.certificate):
+        if self.access is not Access.OPEN and not self.has_identity:
             raise ConfigurationError(
                 f"acl={self.acl} needs auth or a certificate: give auth= and credentials=, or "
                 "certificate= and key="
             )
+        if self.access is Access.OPEN and (self.owners or self.readers):
+            raise ConfigurationError(
+                "owners and readers are for acl=private and acl=readable: every client can do "
+                "everything with open records"
+            )
+
+    @property
+    def has_identity(self) -> bool:
+        """Whether the servers can know us."""
+        return bool(self.auth or self.certificate)
+
+    @property
+    def access(self) -> Access:
+        """Which clients may use the records we create: `acl`, or its default."""
+        return self.acl or (Access.PRIVATE if self.has_identity else Access.OPEN)
+
+    def grants(self, path: str) -> list[Grant]:
+        """Return the ACL of a record that we create."""
+        return grants(path, self.access, self.owners, self.readers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +161,14 @@ def _parse_options(query: str) -> ZooKeeperOptions:
     known = {field.name for field in fields(ZooKeeperOptions)}
     values: dict[str, Any] = {}
     for name, text in pairs:
+        if name in _LISTS and text:
+            values[name] = (*values.get(name, ()), parse_identity(text))
+            continue
         if name not in known or name in values or not text:
+            once = sorted(known - _LISTS)
             raise ConfigurationError(
-                f"{name}={text}: each of {', '.join(sorted(known))} can be given once"
+                f"{name}={text}: each of {', '.join(once)} can be given once, and "
+                f"{' and '.join(sorted(_LISTS))} several times"
             )
         values[name] = _parse_value(name, text)
     return ZooKeeperOptions(**values)

@@ -172,6 +172,7 @@ COMMANDS: Final[Mapping[str, frozenset[Action]]] = {
     "metadata adopt": frozenset({ADMINISTER}),
     "metadata backup": frozenset({ADMINISTER}),
     "metadata check": _LOOKS,
+    "metadata protect": frozenset({ADMINISTER}),
     "metadata restore": frozenset({ADMINISTER}),
     "rights apply": frozenset({ADMINISTER}),
     "rights check": _LOOKS,

@@ -58,6 +58,7 @@ from quire.storage.serving.limits import Doorkeeper, ServiceLimits
 from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.serving.obedient import ObedientBookie
 from quire.storage.serving.presence import Presence
+from quire.storage.serving.store_exposure import check_store
 from quire.storage.serving.vitals import HealingFigures, Stage, Vitals
 from quire.wire.certificates import SOON_SECONDS, day
 from quire.wire.exposure import exposed
@@ -192,6 +193,22 @@ def _warn_of_exposure(ports: Sequence[str | None], accepted: bool) -> None:
         )
 
 
+async def _check_tls(
+    tls: Contexts | None,
+    beside: TlsPorts | None,
+    bookie: BookieId,
+    store: MetadataStore,
+    *,
+    accepted: bool,
+) -> None:
+    """Raise `ConfigurationError` for a certificate of another bookie, and for a metadata store that
+    every client may change, unless that is accepted or ports without TLS are still there.
+    """
+    check_certificate(bookie, tls)
+    if tls is not None:
+        await check_store(store, accepted=accepted or beside is not None)
+
+
 def _tell_of_service(vitals: Vitals, registration: Registration, stack: AsyncExitStack) -> None:
     """Have the vitals say that the bookie serves, until the stack ends."""
     vitals.is_registered = lambda: registration.is_registered
@@ -319,7 +336,7 @@ async def serve(
             store, cookie = await wait_for_store(partial(open_store, store_uri), disk, vitals, rng)
             stack.push_async_callback(store.close)
             vitals.look_at_healing = healing and partial(healing, store)
-            check_certificate(cookie.bookie, tls)
+            await _check_tls(tls, beside, cookie.bookie, store, accepted=insecure_network)
             vitals.reach(Stage.RECOVERING)
             observer = stack.enter_context(observing("bookie", cookie.bookie))
             make = partial(BookieNode.open, rng=rng, on_fatal=on_fatal, options=options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -11,22 +12,37 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 import quire
+from quire.cli.root import main
 from quire.cluster.zookeeper.server import ZooKeeperServer, free_ports
 from quire.errors import ConfigurationError, StoreUnavailableError
 from quire.metastore import zookeeper_connection
+from quire.metastore.changes import Create
+from quire.metastore.layout import (
+    CLIENTS,
+    CLUSTER,
+    CURSORS,
+    LEDGER_IDS,
+    bookie_path,
+    ledger_path,
+    log_path,
+)
+from quire.metastore.protection import exposed_records, protect_records
 from quire.metastore.zookeeper import ZooKeeperStore
+from quire.metastore.zookeeper_uri import parse_uri
 
 DEADLINE_SECONDS = 60.0
 NETTY = "org.apache.zookeeper.server.NettyServerCnxnFactory"
 SASL = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
 JAAS = """
 Server {
-    org.apache.zookeeper.server.auth.DigestLoginModule required user_quire="secret";
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+        user_quire="secret" user_reports="look";
 };
 """
 
@@ -44,6 +60,10 @@ class Place:
 
     def tls_uri(self, query: str, host: str = "127.0.0.1") -> str:
         return f"zk://{host}:{self.tls_port}/root?tls=yes&{query}"
+
+    def certified_uri(self, root: str) -> str:
+        files = f"certificate={self.directory}/server.pem&key={self.directory}/server.key"
+        return self.tls_uri(f"ca={self.directory}/server.pem&{files}").replace("/root", root)
 
     def file(self, name: str, text: str) -> Path:
         path = self.directory / name
@@ -66,7 +86,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         "ssl.keyStore.type": "PEM",
         "ssl.trustStore.location": str(directory / "server.pem"),
         "ssl.trustStore.type": "PEM",
-        "ssl.clientAuth": "none",
+        "ssl.clientAuth": "want",
         "authProvider.1": SASL,
     }
     with ZooKeeperServer(
@@ -215,10 +235,10 @@ def test_verification_can_be_turned_off(place: Place) -> None:
     with_stores(place.tls_uri("verify=no", host="localhost"), body=body)
 
 
-@pytest.mark.parametrize("auth", ["digest", "sasl"])
-def test_private_records_are_for_their_owner_only(place: Place, auth: str) -> None:
+@pytest.mark.parametrize("auth", ["digest", "sasl", "certificate"])
+def test_the_records_of_an_identity_are_for_it_only(place: Place, auth: str) -> None:
     credentials = place.file("credentials", "quire:secret\n")
-    query = f"auth={auth}&credentials={credentials}&acl=private"
+    query = f"auth={auth}&credentials={credentials}"
 
     async def body(owner: ZooKeeperStore, same: ZooKeeperStore, other: ZooKeeperStore) -> None:
         version = await owner.create("/private/a", b"mine")
@@ -231,8 +251,91 @@ def test_private_records_are_for_their_owner_only(place: Place, auth: str) -> No
         assert (await owner.get("/private/a")).value == b"still mine"
 
     root = f"/private-{auth}"
-    owner = place.uri(query, root)
+    owner = place.certified_uri(root) if auth == "certificate" else place.uri(query, root)
     with_stores(owner, owner, place.uri(root=root), body=body)
+
+
+def test_a_reader_has_what_it_needs_and_no_more(place: Place) -> None:
+    mine = f"auth=sasl&credentials={place.file('credentials', 'quire:secret')}"
+    theirs = f"auth=sasl&credentials={place.file('reports', 'reports:look')}"
+
+    async def body(owner: ZooKeeperStore, reader: ZooKeeperStore) -> None:
+        for path in (ledger_path(7), log_path("a"), bookie_path("b1"), CLUSTER, LEDGER_IDS):
+            await owner.create(path, b"x")
+        await protect_records(owner)
+        for path in (ledger_path(7), log_path("a"), bookie_path("b1"), CLUSTER):
+            found = await reader.get(path)
+            assert found.value == b"x"
+            for call in (reader.put(path, b"y", found.version), reader.delete(path)):
+                with pytest.raises(ConfigurationError, match="owners= or readers="):
+                    await call
+        for denied in (
+            reader.get(LEDGER_IDS),
+            reader.create(log_path("b"), b""),
+            reader.commit([Create(ledger_path(8), b"")]),
+        ):
+            with pytest.raises(ConfigurationError, match="readers="):
+                await denied
+        session = await reader.open_session(5.0)
+        await session.create(f"{CLIENTS}/reader", b"")
+        version = await reader.create(f"{CURSORS}/a/reports", b"1")
+        await reader.put(f"{CURSORS}/a/reports", b"2", version)
+        assert (await owner.get(f"{CURSORS}/a/reports")).value == b"2"
+        await owner.delete(f"{CURSORS}/a/reports")
+
+    root = "/readers"
+    mine = f"{mine}&readers=sasl:reports&owners=x509:CN=quire-test"
+    with_stores(place.uri(mine, root), place.uri(f"{theirs}&owners=sasl:quire", root), body=body)
+
+    async def look(other_owner: ZooKeeperStore) -> None:
+        await other_owner.delete(log_path("a"))
+
+    with_stores(place.certified_uri(root), body=look)
+
+
+def test_an_open_tree_is_found_and_protected(place: Place) -> None:
+    """Made without an identity, then given one."""
+    root, mine = "/moving", f"auth=digest&credentials={place.file('credentials', 'quire:secret')}"
+
+    async def make(other: ZooKeeperStore) -> None:
+        for ledger in range(70):
+            await other.create(ledger_path(ledger), b"x")
+        await other.create(CLUSTER, b"x")
+        assert await exposed_records(other) == ["/quire", "/quire/cluster", "/quire/ledgers"]
+
+    with_stores(place.uri(root=root), body=make)
+
+    def protect(*options: str) -> dict[str, int]:
+        arguments = ["metadata", "protect", *options, "--json", "--store", place.uri(mine, root)]
+        done = CliRunner().invoke(main, arguments)
+        assert done.exit_code == 0, done.stderr
+        found: dict[str, int] = json.loads(done.stdout)
+        return found
+
+    everything = 70 + len(["/quire", "cluster", "ledgers", "a shard"])
+    assert protect("--dry-run") == {"records": everything, "exposed": everything, "dry_run": True}
+    assert protect()["exposed"] == everything
+    assert protect("--dry-run")["exposed"] == 0
+
+    async def look(owner: ZooKeeperStore, other: ZooKeeperStore) -> None:
+        assert await exposed_records(owner) == []
+        assert (await owner.get(ledger_path(69))).value == b"x"
+        for call in (other.get(ledger_path(0)), other.delete(ledger_path(69))):
+            with pytest.raises(ConfigurationError, match="quire metadata protect"):
+                await call
+
+    with_stores(place.uri(mine, root), place.uri(root=root), body=look)
+
+
+def test_an_identity_that_the_server_does_not_take_is_said(place: Place) -> None:
+    """A certificate says nothing on a port without TLS: so with a server that asks for none."""
+
+    async def body(store: ZooKeeperStore) -> None:
+        store._target = parse_uri(place.certified_uri("/unknown"))
+        with pytest.raises(ConfigurationError, match="acl=open"):
+            await store.create("/a", b"")
+
+    with_stores(place.uri(root="/unknown"), body=body)
 
 
 def test_readable_records_are_changed_by_their_owner_only(place: Place) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from quire.errors import ConfigurationError
+from quire.metastore.zookeeper_access import Access, ZooKeeperIdentity
 from quire.metastore.zookeeper_uri import (
-    Access,
     Auth,
     ZooKeeperOptions,
     parse_credentials,
@@ -56,6 +56,10 @@ def test_every_option() -> None:
         ("auth=kerberos&credentials=/file", "digest, sasl"),
         ("acl=private", "needs auth"),
         ("tls=yes&acl=readable", "needs auth"),
+        ("auth=digest&credentials=/file&acl=open&readers=sasl:a", "every client can do"),
+        ("owners=sasl:a", "every client can do"),
+        ("auth=digest&credentials=/file&readers=a", "x509:SUBJECT"),
+        ("auth=digest&credentials=/file&readers=", "several times"),
     ],
 )
 def test_what_makes_no_sense_is_refused(query: str, complaint: str) -> None:
@@ -66,6 +70,23 @@ def test_what_makes_no_sense_is_refused(query: str, complaint: str) -> None:
 def test_a_certificate_is_an_identity_as_well() -> None:
     query = "tls=yes&certificate=/c.pem&key=/k.pem&acl=private"
     assert parse_uri(f"zk://zoo1/quire?{query}").options.acl is Access.PRIVATE
+
+
+def test_records_are_private_by_default_where_there_is_an_identity() -> None:
+    options = parse_uri(
+        "zk://zoo1/quire?auth=sasl&credentials=/file&readers=sasl:a&readers=x509:CN=b,O=c"
+        "&owners=sasl:d"
+    ).options
+    assert options.access is Access.PRIVATE
+    assert options.readers == (
+        ZooKeeperIdentity("sasl", "a"),
+        ZooKeeperIdentity("x509", "CN=b,O=c"),
+    )
+    assert options.owners == (ZooKeeperIdentity("sasl", "d"),)
+    certificate = "tls=yes&certificate=/c.pem&key=/k.pem"
+    assert parse_uri(f"zk://zoo1/quire?{certificate}").options.access is Access.PRIVATE
+    assert parse_uri(f"zk://zoo1/quire?{certificate}&acl=open").options.access is Access.OPEN
+    assert parse_uri("zk://zoo1/quire").options.access is Access.OPEN
 
 
 def test_credentials_are_one_line_and_never_shown() -> None:
