@@ -23,6 +23,7 @@ LOG = """<Configuration><Appenders><Console name="C" target="SYSTEM_ERR"/></Appe
 <Loggers><Root level="ERROR"><AppenderRef ref="C"/></Root></Loggers></Configuration>
 """
 START_SECONDS = 90.0
+SOURCE = Path(__file__).with_name("Client.java")
 
 
 def free_port() -> int:
@@ -35,7 +36,11 @@ def free_port() -> int:
 class ApacheServers:
     """`with ApacheServers(...)`: started. `kill`, `stop`, `go_on`, `start` concern one bookie."""
 
-    def __init__(self, directory: Path, jars: Path, storage: str, bookies: int = 4) -> None:
+    def __init__(
+        self, directory: Path, jars: Path, storage: str, bookies: int = 4, *, thorough: bool = False
+    ) -> None:
+        """Take `thorough` for servers that are measured: Java then compiles as by default."""
+        self._flags = () if thorough else ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         self.directory = directory
         self.jars = jars
         self._storage = STORAGES[storage]
@@ -58,8 +63,8 @@ class ApacheServers:
     def java(self, *arguments: str) -> list[str]:
         opened = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in OPENED]
         return [
-            *(str(find_java()), *opened, "-Djava.net.preferIPv4Stack=true", "-XX:+UseSerialGC"),
-            *("-XX:TieredStopAtLevel=1", "-Dio.netty.tryReflectionSetAccessible=true"),
+            *(str(find_java()), *opened, *self._flags, "-Djava.net.preferIPv4Stack=true"),
+            "-Dio.netty.tryReflectionSetAccessible=true",
             *(f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}", "-cp"),
             *(class_path(self.jars), *arguments),
         ]
@@ -178,10 +183,16 @@ class ApacheServers:
 class JavaClient:
     """Apache's client in a process of its own; a command's answer, or `JavaError`."""
 
-    def __init__(self, servers: ApacheServers, protocol: str = "v3", seconds: int = 3) -> None:
-        """Start it; `seconds` is the limit of its requests to bookies."""
-        source = str(Path(__file__).with_name("Client.java"))
-        command = servers.java(JANINO, source, "Client", servers.metadata, protocol, str(seconds))
+    def __init__(
+        self,
+        servers: ApacheServers,
+        protocol: str = "v3",
+        seconds: int = 3,
+        source: Path = SOURCE,
+    ) -> None:
+        """Start it from its source; `seconds` is the limit of its requests to bookies."""
+        words = (servers.metadata, protocol, str(seconds))
+        command = servers.java(JANINO, str(source), source.stem, *words)
         log = (servers.directory / "java.log").open("ab")
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._process = subprocess.Popen(command, **pipes, stderr=log, text=True)  # type: ignore[call-overload]
