@@ -27,6 +27,7 @@ from quire.ledger.quorum import Replication
 from quire.log.leader.log import Log
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.reader import LogReader
+from quire.log.records.attributes import NewRecord
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import Appended, Record
 from quire.metastore.place import resolve_store
@@ -80,7 +81,7 @@ def copy(
 ) -> None:
     """Copy a log to another cluster, or under another name.
 
-    Payloads, txids, their order and the stored options stay; positions, times and epochs are those
+    Records, their order and the stored options stay; positions, times and epochs are those
     of the copy. The same command continues a copy that was interrupted, and brings an older copy up
     to date. A log at the target with other records is not touched. The source is only read, unless
     --recover is given. Password and keys are for both logs.
@@ -149,6 +150,7 @@ async def copy_log(
     Raises:
         NoSuchLogError: there is no such log.
         ConfigurationError: the target has a log of that name with other records.
+        LevelNeededError: the target's feature level has no keys, headers or event times.
 
     Cancellation: the copy has the records up to some point, and another call continues it.
 
@@ -196,15 +198,19 @@ async def _compare(
     return count
 
 
-def _content(record: Record) -> tuple[bytes, int | None]:
-    return record.payload, record.txid
+def _content(record: Record) -> tuple[NewRecord, int | None]:
+    new = NewRecord(
+        record.payload, key=record.key, headers=record.headers, event_time=record.event_time_ms
+    )
+    return new, record.txid
 
 
 async def _append(reader: LogReader, log: Log, advance: Callable[[int], None]) -> int:
     under_way: deque[asyncio.Future[Appended]] = deque()
     count = 0
     async for record in reader:
-        under_way.append(await log.submit(record.payload, txid=record.txid))
+        new, txid = _content(record)
+        under_way.append(await log.submit(new, txid=txid))
         count += 1
         if len(under_way) >= UNDER_WAY_MAX:
             await under_way.popleft()

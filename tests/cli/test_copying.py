@@ -12,6 +12,10 @@ from quire.cli.root import main as command
 from quire.client import Client
 from quire.errors import ConfigurationError, NoSuchLogError
 from quire.log.manifest.options import LogOptions
+from quire.log.records.attributes import NewRecord
+from quire.metastore.cluster import Cluster
+from quire.metastore.layout import CLUSTER
+from quire.metastore.levels import ATTRIBUTES_LEVEL
 from tests.support.log_cluster import LogCluster, append_all, numbered, whole_client
 
 COPY = "copy"
@@ -61,14 +65,29 @@ async def test_an_interrupted_copy_goes_on_behind_its_last_acknowledged_record()
         assert await payloads(target, COPY) == numbered(0, 100)
 
 
-async def test_txids_are_kept() -> None:
+async def test_txids_keys_headers_and_event_times_are_kept() -> None:
     async with LogCluster() as one:
+        await one.store.create(CLUSTER, Cluster("c", level=ATTRIBUTES_LEVEL).encode())
         client = whole_client(one)
         async with await client.open_log(NAME) as log:
             await log.append(b"a")
-            await log.append(b"b", txid=7)
+            await log.append(NewRecord(b"b", key=b"k", headers={"h": b"v"}, event_time=5), txid=7)
         await copied(client, client)
-        assert [record.txid async for record in client.read_log(COPY)] == [None, 7]
+        plain, keyed = [record async for record in client.read_log(COPY)]
+        assert (plain.payload, plain.txid, plain.key) == (b"a", None, None)
+        assert (keyed.payload, keyed.txid, keyed.key) == (b"b", 7, b"k")
+        assert (keyed.headers, keyed.event_time_ms) == ((("h", b"v"),), 5)
+
+
+async def test_a_copy_with_other_keys_is_refused() -> None:
+    async with LogCluster() as one:
+        await one.store.create(CLUSTER, Cluster("c", level=ATTRIBUTES_LEVEL).encode())
+        client = whole_client(one)
+        for name, key in ((NAME, b"k"), (COPY, b"other")):
+            async with await client.open_log(name) as log:
+                await log.append(NewRecord(b"a", key=key))
+        with pytest.raises(ConfigurationError, match="does not copy"):
+            await copied(client, client)
 
 
 async def test_a_log_with_other_records_is_refused_before_its_writer_is_fenced() -> None:
