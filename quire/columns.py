@@ -32,7 +32,7 @@ _TYPES: Final = {
     "txid": pa.int64(),
     "key": pa.binary(),
     "headers": pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())])),
-    "event_time": pa.timestamp("ms", tz="UTC"),
+    "event_time": pa.timestamp("us", tz="UTC"),
     "payload": pa.binary(),
 }
 """The types of the columns. Spark checks record batches against them (`spark.options`)."""

@@ -34,6 +34,7 @@ from quire.ledger.stored_records import StoredRecords
 from quire.log.directory import LogDirectory
 from quire.log.manifest.options import LogOptions
 from quire.metastore import open_store
+from quire.metastore.cluster import Level, NewestLevel
 from quire.metastore.members import registered
 from quire.metastore.metered import metered
 from quire.metastore.place import resolve_store
@@ -156,10 +157,12 @@ async def _connected(
                 tls=contexts,
             )
             roster = BookieRoster(metadata_store, link)
+            level = Level(metadata_store)
         else:
             metadata_store = cluster.guarded(opened)
             records = await cluster.records(metadata_store)
             roster = cluster.roster(metadata_store, limits.request_timeout)
+            level = NewestLevel()  # programs before level 2 open no ledgers of Apache's bookies
         stack.push_async_callback(handles.release, "a connection to a bookie", roster.close)
         await roster.start()
         catalog = LedgerCatalog(
@@ -179,6 +182,7 @@ async def _connected(
             steady=machine_clock(rng),
             attachments=lambda name: [Snapshots(metadata_store, catalog, name, LogOptions())],
             meter=meter,
+            level=level,
         )
         if cluster is None or cluster.is_writable:
             where = f"{socket.gethostname()}, process {os.getpid()}"

@@ -27,7 +27,7 @@ from quire.ledger.quorum import Replication
 from quire.log.leader.log import Log
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.reader import LogReader
-from quire.log.records.attributes import NewRecord
+from quire.log.records.attributes import Appendable, copy_of
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import Appended, Record
 from quire.metastore.place import resolve_store
@@ -198,19 +198,15 @@ async def _compare(
     return count
 
 
-def _content(record: Record) -> tuple[NewRecord, int | None]:
-    new = NewRecord(
-        record.payload, key=record.key, headers=record.headers, event_time=record.event_time_ms
-    )
-    return new, record.txid
+def _content(record: Record) -> tuple[Appendable, int | None]:
+    return copy_of(record), record.txid
 
 
 async def _append(reader: LogReader, log: Log, advance: Callable[[int], None]) -> int:
     under_way: deque[asyncio.Future[Appended]] = deque()
     count = 0
     async for record in reader:
-        new, txid = _content(record)
-        under_way.append(await log.submit(new, txid=txid))
+        under_way.append(await log.submit(copy_of(record), txid=record.txid))
         count += 1
         if len(under_way) >= UNDER_WAY_MAX:
             await under_way.popleft()

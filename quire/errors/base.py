@@ -451,17 +451,6 @@ class MissingPageError(CorruptRecordError):
         self.log_id = log_id
 
 
-class MissingRightsError(CorruptRecordError):
-    """The table of rights was lost. A server that starts before it is back denies each call."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(
-            path,
-            "the table of rights was lost; servers that start now deny each call: put a whole "
-            "table there with `quire rights apply FILE`",
-        )
-
-
 class CorruptStorageError(IntegrityError):
     """A file of a bookie is damaged where damage cannot be the trace of a crash."""
 

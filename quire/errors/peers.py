@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from quire.errors.base import ConfigurationError, ConflictError, InvalidRequestError, NotFoundError
+from quire.errors.base import (
+    ConfigurationError,
+    ConflictError,
+    CorruptRecordError,
+    InvalidRequestError,
+    NotFoundError,
+)
 
 
 class WishRefusedError(ConflictError):
@@ -130,3 +136,14 @@ class NotPermittedError(RefusedError):
         self.identity = identity
         self.action = action
         self.scope = scope
+
+
+class MissingRightsError(CorruptRecordError):
+    """The table of rights was lost. A server that starts before it is back denies each call."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            path,
+            "the table of rights was lost; servers that start now deny each call: put a whole "
+            "table there with `quire rights apply FILE`",
+        )

@@ -76,14 +76,14 @@ class LogDirectory:
         attachments: Callable[[str], Sequence[Attachment]] = lambda name: (),
         segments: SegmentStore | None = None,
         meter: ClientMeter = SILENT_METER,
+        level: Level | None = None,
     ) -> None:
         self._meter, self._store = meter, store
         self._attachments = attachments
         self._catalog = catalog
         self._segments: SegmentStore = segments or LedgerSegments(catalog)
-        self._rng = rng
-        self._clock = clock
-        self._level = Level(store)
+        self._rng, self._clock = rng, clock
+        self._level = level or Level(store)
         self._clocks = Clocks(clock, steady or own_clock(rng))
 
     def _new_id(self) -> str:

@@ -118,6 +118,17 @@ class Level:
         return self._seen >= level
 
 
+class NewestLevel(Level):
+    """The level of a place that no program without feature levels can use."""
+
+    def __init__(self) -> None:
+        """Looks nowhere."""
+
+    async def allows(self, level: int) -> bool:
+        """Return whether this program writes the formats of a level."""
+        return level <= SPEAKS.highest
+
+
 EPOCH_BITS: Final = 24
 """Epochs of one incarnation, of an election or a log: sixteen million, one a second for half a
 year. A restore draws its incarnation below 2^32 above the one before, so a hundred restores leave

@@ -48,6 +48,13 @@ LOG_COLUMNS: Final = {
 }
 """One row per record; `timestamp` is when the leader made the batch, `txid` may be null."""
 
+GIVEN_COLUMNS: Final = {
+    "key": "binary",
+    "headers": "array<struct<name: string, value: binary>>",
+    "event_time": "timestamp",
+}
+"""Attributes of a record, for queries that name the column."""
+
 LEDGER_COLUMNS: Final = {"ledger": "long", "entry": "long", "payload": "binary"}
 """One row per entry of a raw ledger."""
 
@@ -169,7 +176,7 @@ class ReadOptions:
             pattern=given.get("subscribePattern", _regex, None),
             ledger=ledger,
             password=given.get("password", str.encode, b""),
-            columns=given.get("columns", _columns_of(ledger), tuple(_schema_of(ledger))),
+            columns=given.get("columns", _columns_of(ledger), _usual_columns(ledger)),
             limits=_limits(given),
             bounds=_bounds(given),
             starting=given.get(
@@ -275,12 +282,16 @@ def read_schema(options: Mapping[str, str]) -> str:
     given = Given(options, (*_READ, *_STREAM), "a read of")
     ledger = given.get("ledger", _natural, None)
     kinds = _schema_of(ledger)
-    columns = given.get("columns", _columns_of(ledger), tuple(kinds))
+    columns = given.get("columns", _columns_of(ledger), _usual_columns(ledger))
     return ", ".join(f"{name} {kinds[name]}" for name in columns)
 
 
+def _usual_columns(ledger: LedgerId | None) -> tuple[str, ...]:
+    return tuple(LOG_COLUMNS if ledger is None else LEDGER_COLUMNS)
+
+
 def _schema_of(ledger: LedgerId | None) -> dict[str, str]:
-    return LOG_COLUMNS if ledger is None else LEDGER_COLUMNS
+    return {**LOG_COLUMNS, **GIVEN_COLUMNS} if ledger is None else LEDGER_COLUMNS
 
 
 def _columns_of(ledger: LedgerId | None) -> Callable[[str], tuple[str, ...]]:

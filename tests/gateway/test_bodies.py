@@ -124,7 +124,7 @@ def test_conditions_come_with_the_records() -> None:
         {"value": "a", "headers": {"h": 7}},
         {"value": "a", "headers": {"": "v"}},
         {"value": "a", "event_time_ms": "2026-07-31"},
-        {"value": "a", "event_time_ms": 2**63},
+        {"value": "a", "event_time_ms": 2**60},
         {"records": ["a"] * (RECORDS_MAX + 1)},
     ],
 )

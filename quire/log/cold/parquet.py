@@ -69,7 +69,7 @@ SCHEMA: Final = pa.schema(
         ("sequence", pa.int64()),
         ("key", pa.binary()),
         ("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))),
-        ("event_time", pa.timestamp("ms", tz="UTC")),
+        ("event_time", pa.timestamp("us", tz="UTC")),
         ("payload", pa.binary()),
         ("columns", pa.binary()),
         ("sealed", pa.binary()),

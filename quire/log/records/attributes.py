@@ -30,7 +30,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from quire.entry import as_bytes
 from quire.errors import InvalidRequestError
-from quire.log.records.position import to_ms
+from quire.log.records.position import Record, to_ms
 
 KEYS, HEADERS, EVENT_TIMES = 6, 7, 8
 """Kinds of the columns."""
@@ -42,6 +42,9 @@ HEADER_NAME_BYTES_MAX: Final = 1024
 
 ATTRIBUTES_BYTES: Final = 1 + 4 + 2 + 8
 """The columns cost a record without attributes so many bytes at most."""
+
+EVENT_TIME_MS_MAX: Final = (2**63 - 1) // 1000
+"""Arrow and Spark count microseconds in 63 bits: until the year 294,247."""
 
 NO_EVENT_TIME: Final = -(2**63)
 _NO_VALUE: Final = 2**32 - 1
@@ -78,9 +81,9 @@ ATTRIBUTE_VALUES: Final[dict[str, Callable[[Attributes], object]]] = {
     "headers": lambda each: (
         [{"name": name, "value": value} for name, value in each.headers] or None
     ),
-    "event_time": lambda each: each.event_time_ms,
+    "event_time": lambda each: None if each.event_time_ms is None else 1000 * each.event_time_ms,
 }
-"""The values of columns of these names, in Arrow and in files."""
+"""The values of columns of these names, in Arrow and in files; times in microseconds."""
 
 
 class NewRecord:
@@ -138,6 +141,15 @@ Appendable: TypeAlias = bytes | NewRecord
 """A record to append: its payload alone, or with attributes."""
 
 
+def copy_of(record: Record) -> Appendable:
+    """Return the record to append so that a log has a record that was read once more."""
+    given = Attributes(record.key, record.headers, record.event_time_ms)
+    if given == NO_ATTRIBUTES:
+        return record.payload
+    key, headers, event_time_ms = given
+    return NewRecord(record.payload, key=key, headers=headers, event_time=event_time_ms)
+
+
 def taken(records: Iterable[Appendable]) -> tuple[list[bytes], tuple[Attributes, ...]]:
     """Return the payloads of records, and the attributes of each; no attributes if none has any.
 
@@ -180,9 +192,10 @@ def _headers(pairs: Iterable[tuple[str, bytes | None]]) -> Headers:
 def _event_time(time: datetime | int | None) -> int | None:
     if isinstance(time, datetime):
         return to_ms(time)
-    if time is not None and (type(time) is not int or not NO_EVENT_TIME < time < 2**63):
+    if time is not None and (type(time) is not int or abs(time) > EVENT_TIME_MS_MAX):
         raise InvalidRequestError(
-            f"event time {time!r} is neither an aware datetime nor Unix milliseconds"
+            f"event time {time!r} is neither an aware datetime nor Unix milliseconds within "
+            f"±{EVENT_TIME_MS_MAX}"
         )
     return time
 
@@ -306,6 +319,8 @@ def _decode_times(data: bytes, count: int) -> list[int | None]:
     times, end = _numbers(data, 0, count, "q", "event times")
     if end != len(data):
         raise ValueError(f"event times of {count} records have {len(data)} bytes")
+    if any(abs(each) > EVENT_TIME_MS_MAX for each in times if each != NO_EVENT_TIME):
+        raise ValueError("an event time of a batch is out of range")
     return [None if each == NO_EVENT_TIME else each for each in times]
 
 
