@@ -109,9 +109,9 @@ def test_many_lacs_go_in_messages_of_bounded_size(monkeypatch: pytest.MonkeyPatc
             sizes: list[int] = []
             make = stub._stream._next_message
 
-            def measured() -> bytes:
+            def measured() -> list[bytes]:
                 message = make()
-                sizes.append(len(message))
+                sizes.append(sum(map(len, message)))
                 return message
 
             stub._stream._next_message = measured  # type: ignore[method-assign]
