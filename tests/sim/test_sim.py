@@ -25,6 +25,8 @@ SERVICE_SEEDS = 30
 EXILE_SEEDS = 30
 GAP_SEEDS = 15
 HEALING_SEEDS = 60
+HEALED_SEEDS = 3
+"""Of each workload that healers accompany."""
 LEDGER_CHUNK, LOG_CHUNK = 50, 15
 VOID_MAX = 0.3
 """A share of void runs above this means that the faults leave no room for work."""
@@ -95,10 +97,15 @@ CONSEQUENCES = {
     "bookie silent",
     "bookie returned",
     "healing planned",
+    "asked at random",
+    "auditor asks",
     "place taken",
     "target: power cut",
 }
 """Besides the kinds of the mix: what must have happened in the default seeds."""
+
+
+HEALED = [name for name in WORKLOADS if name.startswith("healed ")]
 
 
 def chunks_of(workload: str, seeds: int, size: int) -> list[Chunk]:
@@ -111,6 +118,7 @@ CHUNKS = [
     *chunks_of("election", ELECTION_SEEDS, LOG_CHUNK),
     *chunks_of("gap", GAP_SEEDS, LOG_CHUNK),
     *chunks_of("healing", HEALING_SEEDS, LOG_CHUNK),
+    *(each for name in HEALED for each in chunks_of(name, HEALED_SEEDS, LOG_CHUNK)),
     *chunks_of("exile", EXILE_SEEDS, LOG_CHUNK),
     *chunks_of("log", LOG_SEEDS, LOG_CHUNK),
     *chunks_of("ledger", LEDGER_SEEDS, LEDGER_CHUNK),
