@@ -143,7 +143,6 @@ class Engine:
             on_idle=self._witness,
             on_refused=self._forget,
         )
-        self._counted["journal"] = self._journal.counts
         self.upkeep: Final = Upkeep(
             bookie,
             disk,
@@ -325,10 +324,10 @@ class Engine:
 
     def counters(self) -> dict[str, int]:
         """Return the counters of the storage since the start, by name."""
-        self._journal.note_counts()
+        counted = {**self._counted, "journal": self._journal.counts_now()}
         return {
             f"{work}_{field.name}": getattr(counts, field.name)
-            for work, counts in sorted(self._counted.items())
+            for work, counts in sorted(counted.items())
             for field in fields(counts)
         }
 

@@ -136,13 +136,14 @@ class Journal(Generic[SubjectT]):
         """Return for how long the disk has kept the present batch."""
         return _seconds_since(self._busy_since)
 
-    def note_counts(self) -> None:
-        """Bring the counts of now up to date."""
+    def counts_now(self) -> JournalCounts:
+        """Return the counts, those of now included."""
         self.counts.waiting = len(self._queue)
         ordered = sorted(self._recent)
         if ordered:
             slow = ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
             self.counts.p99_microseconds = round(1e6 * slow)
+        return self.counts
 
     def waiting_seconds(self) -> float:
         """Return for how long the journal has waited for another segment."""
