@@ -79,6 +79,10 @@ DIGEST_BYTES: Final[dict[DigestKind, int]] = {
 }
 
 
+FrameParts: TypeAlias = tuple[bytes, bytes, bytes]
+"""Header, digest and payload of a frame."""
+
+
 class Entry(NamedTuple):
     """One verified record of a ledger.
 
@@ -184,14 +188,18 @@ class Sealer:
         self._payload_at = HEADER.size + DIGEST_BYTES[kind]
 
     def seal(self, entry: EntryId, lac: EntryId, length: int, payload: bytes) -> bytes:
-        """Return the frame of an entry.
+        """Return the frame of an entry. Raises as `parts`."""
+        return b"".join(self.parts(entry, lac, length, payload))
+
+    def parts(self, entry: EntryId, lac: EntryId, length: int, payload: bytes) -> FrameParts:
+        """Return the frame of an entry in parts. The payload is as it is.
 
         Raises `EntryTooLargeError` when the payload exceeds `ENTRY_BYTES_MAX`.
         """
         if len(payload) > ENTRY_BYTES_MAX:
             raise EntryTooLargeError(len(payload), ENTRY_BYTES_MAX)
         header = HEADER.pack(self.ledger, entry, lac, length)
-        return b"".join((header, self._digest(header, payload), payload))
+        return header, self._digest(header, payload), payload
 
     def unseal(self, entry: EntryId, frame: bytes | memoryview) -> Entry:
         """Verify a frame that is claimed to be `entry` and return its contents.

@@ -21,7 +21,7 @@ from itertools import islice
 from operator import lt
 from typing import Final, NamedTuple
 
-from quire.entry import ENTRY_BYTES_MAX, HEADER, NO_ENTRY, EntryId, LedgerId
+from quire.entry import ENTRY_BYTES_MAX, HEADER, NO_ENTRY, EntryId, FrameParts, LedgerId
 from quire.errors import InvalidRequestError
 
 RUN_BYTES_MAX: Final = 1024 * 1024
@@ -135,6 +135,13 @@ def pack_run(frames: Iterable[bytes | memoryview]) -> bytes:
         parts.append(SIZE.pack(len(frame)))
         parts.append(frame)
     return b"".join(parts)
+
+
+def pack_parts(parts: FrameParts) -> bytes:
+    """Return the run of one frame, given in parts: they are copied once."""
+    header, digest, payload = parts
+    size = len(header) + len(digest) + len(payload)
+    return b"".join((SIZE.pack(size), header, digest, payload))
 
 
 def split_run(run: bytes) -> Iterator[tuple[EntryId, bytes]]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from quire.entry import DigestKind, Sealer
 from quire.errors import InvalidRequestError
-from quire.run import _scan_any, _scan_uniform, pack_run, scan_run, split_run
+from quire.run import _scan_any, _scan_uniform, pack_parts, pack_run, scan_run, split_run
 
 SEALER = Sealer(7, DigestKind.CRC32C, b"dice")
 
@@ -87,3 +87,12 @@ def test_frames_and_cuts_of_a_scanned_run() -> None:
     scanned = scan_run(pack_run(frames))
     assert bytes(scanned.frame(4)) == frames[2]
     assert bytes(scanned.cut(1, 3)) == pack_run(frames[1:3])
+
+
+@pytest.mark.parametrize("kind", DigestKind)
+@pytest.mark.parametrize("payload", [b"", b"x" * 300])
+def test_the_parts_of_a_frame_are_a_run_of_one(kind: DigestKind, payload: bytes) -> None:
+    sealer = Sealer(7, kind, b"secret")
+    parts = sealer.parts(3, 1, 40, payload)
+    assert parts[-1] is payload
+    assert pack_parts(parts) == pack_run([sealer.seal(3, 1, 40, payload)])

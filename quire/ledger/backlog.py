@@ -22,9 +22,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from quire.entry import NO_ENTRY, EntryId
+from quire.entry import NO_ENTRY, EntryId, FrameParts
 from quire.ledger.quorum import Replication
-from quire.run import RUN_BYTES_MAX
+from quire.run import RUN_BYTES_MAX, pack_parts
 
 RUN_ENTRIES_MAX: Final = 1024
 """A run is cut at so many entries: with headers of at most 68 bytes they add 70 KB to its bytes."""
@@ -88,10 +88,10 @@ class Backlog:
         index = entry - self.base
         return self._lengths[index] if index >= 0 else self._length_before
 
-    def append(self, frame: bytes, length: int) -> None:
+    def append(self, parts: FrameParts, length: int) -> None:
         """Add the next frame; `length` is the ledger's up to and including it."""
-        # pack_run of one frame: packed ones join to a run without another step.
-        self._frames.append(len(frame).to_bytes(4, "big") + frame)
+        # Runs of one frame join to a run without another step.
+        self._frames.append(pack_parts(parts))
         self._lengths.append(length)
 
     def is_room(self, size: int, lac: EntryId) -> bool:

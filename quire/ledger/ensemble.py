@@ -21,7 +21,7 @@ from typing import Final
 from quire.aio.backoff import Backoff
 from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
-from quire.entry import BookieId, EntryId, LedgerId
+from quire.entry import BookieId, EntryId, FrameParts, LedgerId
 from quire.errors import (
     BookieUnavailableError,
     InvalidRequestError,
@@ -159,9 +159,9 @@ class Ensemble:
         """Return whether a payload of `size` bytes may be pushed."""
         return self.backlog.is_room(size, self.window.lac)
 
-    def push(self, frame: bytes, length: int) -> EntryId:
+    def push(self, parts: FrameParts, length: int) -> EntryId:
         """Take in the next entry; `pump` sends it."""
-        self.backlog.append(frame, length)
+        self.backlog.append(parts, length)
         if self.accepted is not None:
             self.accepted.push()
         return self.window.push()

@@ -376,11 +376,11 @@ class LedgerWriter(Handle):
             return None
         window = self._window
         length = self._backlog.length + len(payload)
-        frame = self._sealer.seal(window.pushed + 1, window.lac, length, payload)
+        parts = self._sealer.parts(window.pushed + 1, window.lac, length, payload)
         self._explicit_lac.told = window.lac
         if not self._is_flushing:
             self._flush_soon()
-        return self._ensemble.push(frame, length)
+        return self._ensemble.push(parts, length)
 
     def _admit(self) -> None:
         self._appends.admit(self._push, self._window.pushed)

@@ -20,7 +20,7 @@ def filled(replication: Replication, sizes: list[int], **bounds: int) -> Backlog
     )
     for entry, size in enumerate(sizes):
         length = backlog.length + size
-        backlog.append(SEALER.seal(entry, -1, length, bytes(size)), length)
+        backlog.append(SEALER.parts(entry, -1, length, bytes(size)), length)
     return backlog
 
 
@@ -86,7 +86,7 @@ def test_room_counts_entries_and_bytes_not_confirmed() -> None:
     backlog = filled(Replication(3, 3, 2), [10, 10, 10], entries_max=4, bytes_max=40)
     assert backlog.is_room(10, lac=-1)
     assert not backlog.is_room(11, lac=-1)
-    backlog.append(SEALER.seal(3, -1, 30, b""), 30)
+    backlog.append(SEALER.parts(3, -1, 30, b""), 30)
     assert not backlog.is_room(0, lac=-1), "four are in flight"
     assert backlog.is_room(0, lac=0)
 

@@ -56,7 +56,8 @@ class Scene:
     def push(self, count: int = 1) -> None:
         for _ in range(count):
             length = self.backlog.length + 1
-            self.backlog.append(SEALER.seal(self.backlog.pushed + 1, -1, length, b"x"), length)
+            parts = SEALER.parts(self.backlog.pushed + 1, -1, length, b"x")
+            self.backlog.append(parts, length)
 
     async def send(self, runs: int) -> list[asyncio.Event]:
         """Put runs of one entry under way; each is answered when its event is set."""
