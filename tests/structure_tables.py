@@ -353,6 +353,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.metastore.zookeeper",
         "quire.cluster.zookeeper.ensemble",
         "quire.spark.jobs.session",
+        "quire.spark.routing",
     ),
     "subprocess": (
         "quire.cluster",

@@ -251,8 +251,10 @@ class WriteOptions:
     """The sequence that the job must have come to before; None: any."""
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
-        """Raises `ConfigurationError` naming the option that is wrong."""
+    def parse(cls, options: Mapping[str, str], *, routed: bool = False) -> WriteOptions:
+        """Raises `ConfigurationError` naming the option that is wrong. Routed rows name their log
+        themselves.
+        """
         given = Given(options, _WRITE, "a write to")
         usual = Replication()
         replication = Replication(
@@ -260,7 +262,10 @@ class WriteOptions:
             given.get("writeQuorum", _positive, usual.write_quorum),
             given.get("ackQuorum", _positive, usual.ack_quorum),
         )
-        given.required("log")
+        if routed:
+            _check_routed(given)
+        else:
+            given.required("log")
         given.get("columns", _only_payload, None)
         return cls(
             cluster=given.required("cluster"),
@@ -274,6 +279,23 @@ class WriteOptions:
             ),
             key_file=given.get("keyFile", str, None),
             after=given.get("after", _natural, None),
+        )
+
+    def to(self, log: str) -> WriteOptions:
+        """Return the options of a write to another log."""
+        return replace(self, log=log)
+
+
+def _check_routed(given: Given) -> None:
+    for name in ("log", "after"):
+        if given.has(name):
+            raise ConfigurationError(
+                f"leave out option {name}: a column log names the log of each row"
+            )
+    if not given.has("job"):
+        raise ConfigurationError(
+            "a write with a column log needs .option('job', …): logs are written one after the "
+            "other, and the job, repeated, completes a write that failed between two of them"
         )
 
 

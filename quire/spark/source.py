@@ -15,6 +15,7 @@ from quire.errors import InvalidRequestError
 from quire.spark.batch import LedgerBatchReader, LogBatchReader
 from quire.spark.errors import reporting
 from quire.spark.options import ReadOptions, WriteOptions, read_schema
+from quire.spark.routing import RoutedStreamWriter, RoutedWriter
 from quire.spark.stream import LogStreamReader
 from quire.spark.writer import LogStreamWriter, LogWriter, check_schema
 
@@ -37,20 +38,23 @@ class LogDataSource(DataSource):
         return LogBatchReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return LogWriter(self._write_options(schema, overwrite, "use .mode('append')"))
+        options, routed = self._write_options(schema, overwrite, "use .mode('append')")
+        return RoutedWriter(options) if routed else LogWriter(options)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         remedy = "use .outputMode('append'), or 'update'"
-        return LogStreamWriter(self._write_options(schema, overwrite, remedy))
+        options, routed = self._write_options(schema, overwrite, remedy)
+        return RoutedStreamWriter(options) if routed else LogStreamWriter(options)
 
-    def _write_options(self, schema: StructType, overwrite: bool, remedy: str) -> WriteOptions:
+    def _write_options(
+        self, schema: StructType, overwrite: bool, remedy: str
+    ) -> tuple[WriteOptions, bool]:
         if overwrite:
             raise InvalidRequestError(f"a log is only appended to: {remedy}")
-        options = WriteOptions.parse(dict(self.options))
-        check_schema(schema)
-        return options
+        is_routed = check_schema(schema)
+        return WriteOptions.parse(dict(self.options), routed=is_routed), is_routed
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = ReadOptions.parse(dict(self.options), streaming=True)

@@ -73,15 +73,21 @@ class Parts(WriterCommitMessage):
     batches: tuple[bytes, ...] = ()
 
 
-def check_schema(schema: StructType) -> None:
-    """Raise `ConfigurationError` unless the rows are one column `payload` of bytes or text."""
-    names = schema.fieldNames()
-    if names != ["payload"] or not isinstance(schema[0].dataType, BinaryType | StringType):
+def check_schema(schema: StructType) -> bool:
+    """Return whether the rows name their log in a column `log`.
+
+    Raises `ConfigurationError` unless they have one column `payload` of bytes or text beside it.
+    """
+    kinds = {field.name: field.dataType for field in schema}
+    is_routed = len(schema) == 2 and isinstance(kinds.get("log"), StringType)
+    fits = isinstance(kinds.get("payload"), BinaryType | StringType)
+    if not fits or not (is_routed or len(schema) == 1):
         found = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
         raise ConfigurationError(
             f"a log takes one column, payload binary or string, not ({found}): "
-            "select(expression.alias('payload'))"
+            "select(expression.alias('payload')); a second column, log string, names each row's log"
         )
+    return is_routed
 
 
 class _Writing:
@@ -95,13 +101,21 @@ class _Writing:
     def _ingest(self) -> SyncIngest:
         return worker_client(self._options.cluster)._logs.ingest(self._options.log)
 
+    def begin(self) -> PartWriter:
+        """Return where a task puts its records."""
+        return PartWriter(self._ingest, self._job, self._options)
+
+    def end(self, writer: PartWriter) -> Parts:
+        """Return the message of a task that has added its last record."""
+        ledgers, sent = writer.finish()
+        return Parts(ledgers, writer.content, running_query(), sent)
+
     def _write(self, batches: Iterator[Any]) -> Parts:
-        writer = _PartWriter(self._ingest, self._job, self._options)
+        writer = self.begin()
         try:
             for batch in batches:
                 writer.add(batch.column(0).to_pylist())
-            ledgers, sent = writer.finish()
-            return Parts(ledgers, writer.content, running_query(), sent)
+            return self.end(writer)
         except BaseException:
             writer.abandon()
             raise
@@ -131,7 +145,7 @@ class _Writing:
         return found
 
     def _write_sent(self, batches: Sequence[bytes]) -> tuple[LedgerId, ...]:
-        writer = _PartWriter(self._ingest, self._job, self._options)
+        writer = PartWriter(self._ingest, self._job, self._options)
         try:
             for batch in batches:
                 writer.add_batch(batch)
@@ -150,9 +164,11 @@ class LogWriter(_Writing, DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write a partition's rows, in a worker."""
-        if self._options.job and patiently(self._ingest.has_done, self._work):
-            return Parts(())
-        return self._write(iterator)
+        return Parts(()) if self.has_done() else self._write(iterator)
+
+    def has_done(self) -> bool:
+        """Return whether the log has the records of this job. Raises `ForgottenJobError`."""
+        return bool(self._options.job) and patiently(self._ingest.has_done, self._work)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Put the whole job into the log."""
@@ -182,6 +198,10 @@ class LogStreamWriter(_Writing, DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write a partition's rows, in a worker."""
         return self._write(iterator)
+
+    def has_done(self) -> bool:
+        """Return False: whether it is the same batch again, its records will tell."""
+        return False
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Put the whole batch into the log, unless it is there.
@@ -214,7 +234,7 @@ def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Parts]:
     return [each for each in messages if isinstance(each, Parts)]
 
 
-class _PartWriter:
+class PartWriter:
     """Packs records into entries and entries into parts."""
 
     def __init__(self, ingest: SyncIngest, job: str, options: WriteOptions) -> None:
@@ -270,6 +290,16 @@ class _PartWriter:
         self._send()
         self._close()
         return tuple(self._done)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that were not sent yet."""
+        return self._record_bytes + self._entry_bytes
+
+    def flush(self) -> None:
+        """Send all waiting records to the bookies."""
+        self._seal()
+        self._send()
 
     def abandon(self) -> None:
         """Leave the ledgers as they are, for `gc`."""

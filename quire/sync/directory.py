@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Sequence
 
 from quire.log.directory import LogDirectory
+from quire.log.maintenance.ingest import logs_with_parts
 from quire.log.manifest.manifest import LogManifest
 from quire.log.reading.span import Slice, Span
 from quire.log.reading.spans import read_in_order
@@ -25,6 +26,10 @@ class SyncLogDirectory:
     def describe(self, name: str) -> LogManifest:
         """See `LogDirectory.describe`."""
         return self._portal.call(self._logs.describe(name))
+
+    def with_parts(self) -> list[str]:
+        """See `logs_with_parts`."""
+        return self._portal.call(logs_with_parts(self._logs._store))
 
     def check_left(self, name: str, start: Position | int, *, password: bytes = b"") -> None:
         """See `LogDirectory.check_left`."""

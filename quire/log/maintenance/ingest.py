@@ -54,7 +54,14 @@ from quire.log.manifest.recovery import (
 from quire.log.records.batch import UNPLACED, decode_header
 from quire.log.segment_store.port import SegmentCapability, SegmentStore
 from quire.metastore.changes import Change, Create
-from quire.metastore.layout import jobs_path, parse_ledger, part_path, parts_path, unquote_name
+from quire.metastore.layout import (
+    PARTS,
+    jobs_path,
+    parse_ledger,
+    part_path,
+    parts_path,
+    unquote_name,
+)
 from quire.metastore.record import RecordFormat
 from quire.metastore.store import MetadataStore
 
@@ -307,6 +314,11 @@ class Ingest:
 
     def _now_ms(self) -> int:
         return self._clocks.now_ms()
+
+
+async def logs_with_parts(store: MetadataStore) -> list[str]:
+    """Return the names of the logs that have, or had, registered parts; they need not exist."""
+    return sorted(unquote_name(name) for name in await store.children(PARTS))
 
 
 def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) -> bool:
