@@ -6,18 +6,26 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
+from quire.cluster import LocalCluster
 from quire.entry import LedgerId
 from tests.drills.scene import DrillError, Proof, Scene, check, scene
+from tests.drills.small_disk import note_of
 
 LEDGERS: Final = 60
 ENTRIES: Final = 10
 WAIT_SECONDS_MAX: Final = 90.0
+AWAY_SECONDS: Final = 20.0
+FULL_BYTES: Final = 100 * 1024 * 1024
+"""Less than a bookie's low mark."""
+WATCH_SECONDS: Final = 10.0
+BUSY_SHARE_MAX: Final = 0.05
 QUICK: Final = """
 [bookie.serve]
 healing-delay = "3s"
@@ -26,18 +34,21 @@ healing-delay = "3s"
 collect-seconds = "1s"
 disown-seconds = "2s"
 mend-seconds = "200ms"
+space-check-seconds = "500ms"
 """
 """What production does in ten minutes or an hour, in seconds."""
 
 
 @asynccontextmanager
-async def healing_scene(bookies: int) -> AsyncIterator[Scene]:
+async def healing_scene(
+    bookies: int, program: Sequence[str] = LocalCluster.program
+) -> AsyncIterator[Scene]:
     """A cluster whose bookies heal it within seconds."""
     with tempfile.TemporaryDirectory(prefix="quire-drill-") as directory:
         file = Path(directory) / "quire.toml"
         file.write_text(QUICK)
         with patch.dict(os.environ, {"QUIRE_CONFIG": str(file)}):
-            async with scene(bookies) as here:
+            async with scene(bookies, program=program) as here:
                 await _until(here, lambda found: found["state"] == "idle")
                 yield here
 
@@ -94,11 +105,13 @@ async def returned() -> Proof:
         await here.kill(0)
         shutil.rmtree(here.cluster.directory / "bookie-0")
         await _read_all(here, ledgers)
-        return Proof(f"it gave up {held} ledgers, {before} bytes of entry logs shrank to few")
+        return Proof(
+            f"it gave up {held} ledgers, {before} bytes of entry logs shrank to few", before
+        )
 
 
 async def paused() -> Proof:
-    """A pause is shown, moves nothing, and ends."""
+    """A pause is shown everywhere, moves nothing, and ends."""
     async with healing_scene(4) as here:
         await here.closed_ledgers(LEDGERS, ENTRIES)
         await here.command("healing", "pause", "--reason", "a drill", "--until", "10m")
@@ -108,25 +121,138 @@ async def paused() -> Proof:
         check("a drill" in found["why"], f"the reason is not shown: {found['why']}")
         health = await here.command("cluster", "health", code=None)
         check("paus" in health.out, f"the cluster's health does not name the pause: {health.out}")
+        status = await here.command("cluster", "status", code=None)
+        check("paus" in status.out, f"the cluster's status does not name it: {status.out}")
         asked = await here.command("healing", "list", "--json")
         check(not asked.json, f"bookies were asked for copies: {asked.out[:200]}")
         await here.command("healing", "resume")
         await _until(here, _is_healed)
         await here.check_whole()
-        return Proof(f"nothing moved from bookie {bookie} while paused, all of it afterwards")
+        return Proof(
+            f"nothing moved from bookie {bookie} while paused, all of it afterwards",
+            await here.copied(),
+        )
 
 
 async def silenced() -> Proof:
-    """A third of the bookies missing at once: nothing moves until an operator says go."""
+    """Half of the bookies missing at once: nothing moves until an operator says go."""
     async with healing_scene(6) as here:
-        await here.closed_ledgers(LEDGERS, ENTRIES)
-        for index in range(2):
+        ledgers = await here.closed_ledgers(LEDGERS, ENTRIES)
+        for index in range(3):
             here.cluster.kill(index)
         found = await _until(here, lambda it: it["state"] == "mass-loss")
         health = await here.command("cluster", "health", code=11)
         asked = await here.command("healing", "list", "--json")
         check(not asked.json, f"bookies were asked for copies: {asked.out[:200]}")
         await here.command("healing", "go")
+        # Ledgers with all copies on the three wait for these; every other one is made whole.
+        left = await _until(here, lambda it: len(it["lost"]) == 3 and not _to_copy(it))
+        copied = await here.copied()
+        for index in range(3):
+            await here.cluster.restart(index)
+        await _until(here, lambda it: not it["lost"] and not it["open"])
+        await here.check_whole()
+        await _read_all(here, ledgers)
+        alone = left["counts"].get("no-copy", 0)
+        return Proof(
+            f"{found['why'].partition(':')[0]}; health: {health.out.splitlines()[0]}; after the go "
+            f"all was copied but {alone} ledgers that only they had",
+            copied,
+        )
+
+
+def _to_copy(found: dict[str, Any]) -> int:
+    """Return how many ledgers lack a copy that can be made."""
+    counts = found["counts"]
+    return sum(counts.get(each, 0) for each in ("one-copy", "short", "holes", "asked"))
+
+
+async def away() -> Proof:
+    """An away ends by itself; until then nothing is copied, and afterwards the bookie is lost."""
+    async with healing_scene(5) as here:
+        await here.closed_ledgers(LEDGERS, ENTRIES)
+        began = time.monotonic()
+        await here.command("bookie", "away", here.bookie(0), "--for", f"{AWAY_SECONDS:.0f}s")
+        bookie = await here.kill(0)
+        found = await _until(here, lambda it: it["bookies"]["away"] == 1)
+        while time.monotonic() - began < AWAY_SECONDS - 2:
+            check(not found["lost"], f"it counts as lost after {time.monotonic() - began:.0f} s")
+            check(not found["totals"]["requests"], f"bookies were asked for copies: {found}")
+            found = await _until(here, lambda it: True)
+        found = await _until(here, _is_healed)
+        ended = time.monotonic() - began
+        check(ended >= AWAY_SECONDS, f"it was healed after {ended:.0f} s")
+        await here.check_whole()
+        copied = found["totals"]["requests_ended"]
+        return Proof(
+            f"bookie {bookie} away for {AWAY_SECONDS:.0f} s: nothing copied; lost and {copied} "
+            f"ledgers copied after {ended:.0f} s",
+            await here.copied(),
+        )
+
+
+async def voided() -> Proof:
+    """An away is void as soon as another bookie is lost: the ledgers of both are copied."""
+    async with healing_scene(6) as here:
+        ledgers = await here.closed_ledgers(LEDGERS, ENTRIES)
+        await here.command("bookie", "away", here.bookie(0), "--for", "1h")
+        first = await here.kill(0)
+        before = await _until(here, lambda it: it["bookies"]["away"] == 1)
+        later = before["totals"]["rounds"] + 2
+        found = await _until(here, lambda it: it["totals"]["rounds"] >= later)
+        check(not found["lost"], f"the bookie that is away counts as lost: {found['lost']}")
+        # While the second is not healed: so healing waits until both are seen to be lost.
+        await here.command("healing", "pause", "--reason", "a drill", "--until", "10m")
+        second = await here.kill(1)
+        found = await _until(here, lambda it: len(it["lost"]) == 2)
+        check(found["lost"] == sorted((first, second)), f"lost are {found['lost']}")
+        await here.command("healing", "resume")
+        found = await _until(here, lambda it: it["state"] == "idle" and not it["open"])
+        await here.check_whole()
+        await _read_all(here, ledgers)
+        return Proof(
+            f"{found['totals']['requests_ended']} ledgers copied, an hour before its end",
+            await here.copied(),
+        )
+
+
+async def crowded() -> Proof:
+    """Full disks take no copies: that is shown, costs no work, and healing goes on with space."""
+    async with healing_scene(4, ("-m", "tests.drills.small_disk")) as here:
+        await here.closed_ledgers(LEDGERS, ENTRIES)
+        for index in range(1, 4):
+            note_of(here.cluster.directory / f"bookie-{index}").write_text(str(FULL_BYTES))
+        await _until(here, lambda it: it["bookies"]["read-only"] == 3)
+        await here.kill(0)
+        found = await _until(here, lambda it: it["state"] == "stuck")
+        check("no room" in found["why"], f"it does not say why: {found['why']}")
+        health = await here.command("cluster", "health", "--json", code=None)
+        codes = [each["code"] for each in health.json[0]["reasons"]]
+        check("no-room" in codes, f"the cluster's health does not name it: {codes}")
+        share = await _busy_share(here, range(1, 4))
+        check(share < BUSY_SHARE_MAX, f"a bookie is busy for {share:.1%} of the time")
+        asked = await here.command("healing", "list", "--json")
+        check(not asked.json, f"bookies were asked for copies: {asked.out[:200]}")
+        for index in range(1, 4):
+            note_of(here.cluster.directory / f"bookie-{index}").unlink()
         await _until(here, _is_healed)
         await here.check_whole()
-        return Proof(f"{found['why']}; health: {health.out.splitlines()[0]}")
+        return Proof(
+            f"{found['why'][:60]}; a bookie was busy for {share:.1%} of the time at most",
+            await here.copied(),
+        )
+
+
+async def _busy_share(here: Scene, indexes: Sequence[int]) -> float:
+    """Return the largest share of the time that a bookie's process was at work."""
+    pids = [here.cluster._process(each).pid for each in indexes]
+    before = [_worked(each) for each in pids]
+    await asyncio.sleep(WATCH_SECONDS)
+    after = [_worked(each) for each in pids]
+    return max(map(float.__sub__, after, before)) / WATCH_SECONDS
+
+
+def _worked(pid: int) -> float:
+    """Return the seconds of a processor that a process has used."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

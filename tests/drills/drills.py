@@ -9,18 +9,25 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from quire.errors import AppendOutcomeUnknownError, NotEnoughDomainsError
 from quire.labels import Labels
+from quire.ledger.domains import Placement
+from quire.ledger.options import LedgerOptions
+from quire.ledgers import Replication
 from quire.metastore import open_store
 from quire.repair.healing import open_healing
-from tests.drills.auditor_drills import paused, returned, silenced
-from tests.drills.scene import DrillError, Proof, Scene, check, scene
+from tests.drills.auditor_drills import away, crowded, paused, returned, silenced, voided
+from tests.drills.scene import REPLICATION, DrillError, Proof, Scene, check, scene
 from tests.support.command import started
 
 LEDGERS: Final = 300
 RACKS: Final = [Labels(rack=f"r{number}") for number in range(3)]
+REGIONS: Final = [Labels(region=f"r{number}") for number in range(3)]
+TWO_REGIONS: Final = Placement.parse("durable=region:2")
 HOSTS: Final = [Labels(host=f"h{number}") for number in range(3)]
 
 
@@ -60,12 +67,12 @@ async def stopped() -> Proof:
         )
 
 
-async def closed() -> Proof:
+async def closed(ledgers: int = LEDGERS) -> Proof:
     """Many ledgers that are closed without a fault have all their copies."""
     async with scene(3) as here:
-        ledgers = await here.closed_ledgers(LEDGERS)
+        made = await here.closed_ledgers(ledgers)
         await here.check_whole()
-        return Proof(f"none of {len(ledgers)} ledgers is short")
+        return Proof(f"none of {len(made)} ledgers is short", here.written)
 
 
 async def shown() -> Proof:
@@ -79,7 +86,9 @@ async def shown() -> Proof:
         check(victim in health.out, f"its health does not name the bookie: {health.out}")
         named = await here.command("bookie", "forget", victim, "--dry-run", code=7)
         check("name it" in named.err, f"its ledgers are not named: {named.err}")
-        return Proof(f"listed as lost, health exits with 11; {named.err.strip()[-100:]}")
+        return Proof(
+            f"listed as lost, health exits with 11; {named.err.strip()[-100:]}", here.written
+        )
 
 
 async def drained() -> Proof:
@@ -126,7 +135,7 @@ async def refused() -> Proof:
         missing = [each for each in ledgers if str(each) not in said.err]
         check(not missing, f"ledgers {missing} are not named: {said.err}")
         check(await here.state(leaves) == "up", "it is not up any more")
-        return Proof(said.err.strip()[:160])
+        return Proof(said.err.strip()[:160], here.written)
 
 
 async def rolled() -> Proof:
@@ -156,21 +165,6 @@ async def _until_may_roll(here: Scene) -> None:
             return
         await here.command("healing", "run", code=None)
     raise DrillError(f"the next bookie may never be stopped: {said.err}")
-
-
-async def away() -> Proof:
-    """An away ends by itself; until then the bookie is not missed."""
-    async with scene(4) as here:
-        await here.closed_ledgers(10)
-        bookie = here.bookie(0)
-        await here.command("bookie", "away", bookie, "--for", "45s")
-        await here.kill(0)
-        check(await here.state(bookie, "--lost-after", "0s") == "away", "it counts as missing")
-        async with asyncio.timeout(120):
-            while (state := await here.state(bookie)) == "away":
-                pass  # a command takes a second
-        check(state == "silent", f"it is {state} after the away")
-        return Proof("away for 45 s, silent afterwards")
 
 
 async def racks() -> Proof:
@@ -206,7 +200,60 @@ async def hosts() -> Proof:
             for each in (await here.client.ledger_info(ledger)).fragments:
                 used = sorted(host[name] for name in each.bookies)
                 check(len(set(used)) == 3, f"ledger {ledger} uses hosts {used}")
-        return Proof(f"{len(ledgers)} ledgers, four bookies on three hosts")
+        return Proof(f"{len(ledgers)} ledgers, four bookies on three hosts", here.written)
+
+
+async def regions() -> Proof:
+    """With acks from two of three regions, one may be cut off; without two nothing is confirmed."""
+    options = LedgerOptions(placement=TWO_REGIONS, append_timeout=8.0, request_timeout=2.0)
+    async with scene(6, REGIONS, options) as here:
+        region = {here.bookie(each): REGIONS[each % 3].region for each in range(6)}
+        by_region = [[each, each + 3] for each in range(3)]
+        writer = await here.client.create_ledger(REPLICATION)
+        acked, seconds = [b"%d" % each for each in range(10)], 0.0
+        await writer.append_many(acked)
+        _pause(here, by_region[0])
+        for number in range(10, 30):
+            began = time.monotonic()
+            await writer.append(b"%d" % number)
+            seconds = max(seconds, time.monotonic() - began)
+            acked.append(b"%d" % number)
+        _pause(here, by_region[1])
+        try:
+            await writer.append(b"to one region")
+            raise DrillError("an append was confirmed with copies in one region")
+        except AppendOutcomeUnknownError as error:
+            unknown = str(error)
+        cut = [each for each in region if region[each] != "r2"]
+        await here.registered(*cut, wanted=False)
+        try:
+            await here.client.create_ledger(Replication(2, 2, 2))
+            raise DrillError("a ledger was made in one region")
+        except NotEnoughDomainsError as error:
+            check("r2 (2)" in str(error), f"it does not say what is there: {error}")
+            refusal = str(error)
+        for index in (*by_region[0], *by_region[1]):
+            here.cluster.resume(index)
+        await here.registered(*region, wanted=True)
+        async with await here.client.open_ledger(writer.ledger) as reader:
+            last = reader.info.last_entry
+            check(last is not None and last >= len(acked) - 1, f"the ledger ends at {last}")
+            found = [each.payload async for each in reader.read(0, len(acked) - 1)]
+            check(found == acked, "other entries were read than acknowledged")
+        await here.closed_ledgers(10)
+        await here.heal()
+        await here.check_whole()
+        return Proof(
+            f"one region cut: the slowest append took {seconds:.1f} s; two cut: {unknown[:60]}…, "
+            f"{refusal[:60]}…; {len(acked)} acknowledged entries read",
+            sum(map(len, acked)),
+        )
+
+
+def _pause(here: Scene, indexes: Sequence[int]) -> None:
+    """Cut bookies off: they stay connected, and say nothing to anyone."""
+    for index in indexes:
+        here.cluster.pause(index)
 
 
 Drill = Callable[[], Awaitable[Proof]]
@@ -214,7 +261,7 @@ Drill = Callable[[], Awaitable[Proof]]
 DRILLS: Final[dict[str, Drill]] = {
     each.__name__: each
     for each in (
-        *(lost, stopped, closed, shown, drained, refused, rolled, away, racks, hosts),
-        *(returned, paused, silenced),
+        *(lost, stopped, closed, shown, drained, refused, rolled, racks, hosts, regions),
+        *(returned, paused, silenced, away, voided, crowded),
     )
 }

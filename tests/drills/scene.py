@@ -15,6 +15,7 @@ from quire.client import Client
 from quire.cluster import LocalCluster
 from quire.entry import BookieId, LedgerId
 from quire.labels import Labels
+from quire.ledger.options import LedgerOptions
 from quire.ledgers import Replication
 from tests.support.command import Finished, quire
 
@@ -35,7 +36,7 @@ class Proof(NamedTuple):
 
     text: str
     bytes: int = 0
-    """Payload that was acknowledged meanwhile, and read back or compared."""
+    """Payload that was acknowledged and read back, or bytes that bookies copied."""
 
 
 def check(holds: bool, otherwise: object) -> None:
@@ -96,6 +97,8 @@ class Scene:
 
     cluster: LocalCluster
     client: Client
+    written: int = 0
+    """Payload of closed ledgers."""
 
     def bookie(self, index: int) -> BookieId:
         """Return the id of a bookie."""
@@ -114,10 +117,17 @@ class Scene:
         """Kill a bookie, return its id when it is not registered any more."""
         bookie = self.bookie(index)
         self.cluster.kill(index)
-        async with asyncio.timeout(WAIT_SECONDS_MAX):
-            while bookie in [each.bookie for each in self.client.bookies()]:  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
+        await self.registered(bookie, wanted=False)
         return bookie
+
+    async def registered(self, *bookies: BookieId, wanted: bool) -> None:
+        """Return when all of some bookies are registered, or none of them is."""
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            while {each in self._names() for each in bookies} != {wanted}:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+    def _names(self) -> set[BookieId]:
+        return {each.bookie for each in self.client.bookies()}
 
     @asynccontextmanager
     async def load(self) -> AsyncIterator[Load]:
@@ -138,7 +148,9 @@ class Scene:
 
         async def one() -> LedgerId:
             async with places, await self.client.create_ledger(replication) as writer:
-                await writer.append_many([b"%d" % each for each in range(entries)])
+                payloads = [b"%d" % each for each in range(entries)]
+                await writer.append_many(payloads)
+                self.written += sum(map(len, payloads))
                 return writer.ledger
 
         return await asyncio.gather(*(one() for _ in range(count)))
@@ -171,6 +183,11 @@ class Scene:
         short = await self.command("ledger", "inventory", "--all", "--short", "--json")
         check(not short.json, f"{len(short.json)} ledgers are short of copies: {short.out[:300]}")
 
+    async def copied(self) -> int:
+        """Return the bytes of entries that the bookies fetched since their starts."""
+        found = [await self.client.bookie_info(each) for each in sorted(self._names())]
+        return sum(each.counters["mending_bytes"] for each in found)
+
     async def state(self, bookie: BookieId, *options: str) -> str:
         """Return the state of a bookie as operators see it."""
         listed = await self.command("bookie", "list", "--all", "--json", *options)
@@ -178,11 +195,17 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(bookies: int, labels: Sequence[Labels] = ()) -> AsyncIterator[Scene]:
-    """Run a cluster in a temporary directory while the block runs."""
+async def scene(
+    bookies: int,
+    labels: Sequence[Labels] = (),
+    options: LedgerOptions | None = None,
+    program: Sequence[str] = LocalCluster.program,
+) -> AsyncIterator[Scene]:
+    """Run a cluster in a temporary directory while the block runs. `options` are the client's,
+    `program` is what Python runs as a bookie.
+    """
     with tempfile.TemporaryDirectory(prefix="quire-drill-") as directory:
-        async with (
-            LocalCluster(Path(directory), bookies, labels=labels) as cluster,
-            connect(cluster.store_uri) as client,
-        ):
+        made = LocalCluster(Path(directory), bookies, labels=labels)
+        made.program = program
+        async with made as cluster, connect(cluster.store_uri, options=options) as client:
             yield Scene(cluster, client)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.drills.__main__ import play, promise
-from tests.drills.drills import DRILLS
+from tests.drills.drills import DRILLS, closed
 from tests.drills.scene import Proof, check
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "drills.md").read_text(encoding="utf-8")
@@ -55,6 +55,12 @@ def test_people_read_what_was_proven(capsys: pytest.CaptureFixture[str]) -> None
     out = capsys.readouterr().out
     assert "Something holds." in out
     assert "it held" in out
+
+
+@pytest.mark.timeout(300)
+def test_ledgers_that_are_closed_without_a_fault_are_not_short() -> None:
+    """The drill `closed`, smaller. `lost` is tests/cluster/test_autorecovery.py."""
+    assert asyncio.run(closed(60)).text == "none of 60 ledgers is short"
 
 
 def test_the_page_lists_every_drill_with_its_promise() -> None:
