@@ -124,10 +124,14 @@ class SharedTail:
         self.wake()
 
     async def _demand(self) -> None:
-        """Wait until a follower waits at the end."""
+        """Wait until a follower waits at the end, and drop the entries that all have taken.
+
+        So a tail that is idle keeps nothing for followers that are up to date.
+        """
         while not self._waiting:
             self._wanted.clear()
             await self._wanted.wait()
+        self.recent.forget_before(min(place.following for place in self.places))
 
     async def _read(self, pauses: Pauses) -> None:
         """Read confirmed entries, as far as followers want them, or until a follower skips some."""
@@ -140,7 +144,6 @@ class SharedTail:
 
     def _deliver(self, run: list[Entry], pauses: Pauses) -> None:
         pauses.reset()
-        self.recent.forget_before(min(place.following for place in self.places))
         self.recent.push(run)
         self.wake()
 

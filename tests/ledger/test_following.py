@@ -67,6 +67,31 @@ def test_a_long_stretch_is_read_once_for_all_that_begin_there() -> None:
     scenario(3, body)
 
 
+def test_an_idle_tail_keeps_only_what_a_follower_has_yet_to_take() -> None:
+    async def body(cluster: MemoryCluster) -> None:
+        planted = await plant(cluster, 9)
+        reader = await open_reader(planted)
+        tails = reader._tails
+        async with aclosing(reader.follow_runs()) as slow, following(planted):
+            assert len(await anext(slow)) == 10
+            await planted.add(WHERE, 11, lac=10)
+            await asyncio.sleep(1)
+            (tail,) = tails._tails.values()
+            assert (tail.recent.start, tail.recent.end) == (10, 11)
+            assert [entry.entry for entry in await anext(slow)] == [10]
+            waiting = asyncio.ensure_future(anext(slow))
+            await planted.add(WHERE, 12, lac=11)
+            assert [entry.entry for entry in await waiting] == [11]
+            waiting = asyncio.ensure_future(anext(slow))
+            await asyncio.sleep(1)
+            assert (tail.recent.start, tail.recent.end) == (12, 12)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        assert not tails._tails
+
+    scenario(3, body)
+
+
 def test_a_follower_that_is_slow_reads_by_itself_and_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
