@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sqlite3
-from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,13 +20,12 @@ from quire.errors import (
     PositionTrimmedError,
 )
 from quire.log.manifest.manifest import LogManifest
-from quire.metastore.layout import log_path
 from quire.spark import patience
 from quire.spark.jobs import audit_logs, compact_log, copy, replay_log
 from quire.spark.jobs.copy import Copied, Place
 from quire.spark.options import ReadOptions
 from quire.spark.packing import PartitionLimits
-from tests.spark.segments import append_in_segments
+from tests.spark.segments import append_in_segments, edit
 
 
 def append(cluster: str, log: str, records: list[bytes], roll: int = 20) -> None:
@@ -88,15 +84,6 @@ def test_audit_names_what_is_wrong(spark: SparkSession, cluster: str) -> None:
         client.delete_ledger(found.segments[0].ledger)
     (found,) = audit_logs(spark, ReadOptions(cluster, ("wrong",)))
     assert "does not exist" in found.all_problems[0]
-
-
-def edit(cluster: str, log: str, change: Callable[[LogManifest], LogManifest]) -> None:
-    """Change a manifest behind everybody's back."""
-    path = log_path(log)
-    with closing(sqlite3.connect(cluster.removeprefix("sqlite://"))) as store, store:
-        (data,) = store.execute("select value from records where path = ?", (path,)).fetchone()
-        value = change(LogManifest.decode(path, data)).encode()
-        store.execute("update records set value = ? where path = ?", (value, path))
 
 
 def test_replay_goes_on_where_it_stopped(spark: SparkSession, cluster: str) -> None:

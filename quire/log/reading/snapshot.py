@@ -104,9 +104,11 @@ class _LogSnapshot:
 
     async def add(self, segment: Segment) -> bool:
         """Take a segment in; returns whether the next one counts."""
+        if segment.start >= self._bounds.end:
+            return False  # whatever is in it: an open one would have to be asked
         if segment.end is not None and self._is_outside(segment):
             self._pass_over(segment)
-            return segment.start < self._bounds.end
+            return True
         async with AsyncExitStack() as stack:
             ledger = _Lazy(stack, self._segments, segment, self._password)
             last, is_closed = segment.last_entry, True

@@ -12,8 +12,8 @@ One copy of every entry is read, not all of them: comparing copies is the bookie
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Final
@@ -33,8 +33,10 @@ from quire.errors import (
     RetryError,
 )
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.reading.bounds import Bounds
 from quire.log.reading.span import Span
 from quire.spark.clients import worker_client, worker_keyring
+from quire.spark.jobs.surviving import surviving_spans
 from quire.spark.jobs.workers import cores_of, run_in_workers
 from quire.spark.options import ReadOptions
 from quire.sync import SyncClient
@@ -119,25 +121,62 @@ def audit_logs(
 
     `on_progress` is told ranges of entries done, and how many there are. Raises `NoSuchLogError`,
     also for patterns that no log matches, `LogReplacedError`, `MissingKeyError` for an encrypted
-    log without its key, `ConfigurationError` for a key file that a worker cannot use, and errors
-    that prevent a snapshot. Defects and unreachable entries are in the result.
+    log without its key, and `ConfigurationError` for a key file that a worker cannot use. Defects
+    and unreachable entries are in the result; the audit goes on after them, in this log and in the
+    others.
     """
     with quire.sync.connect(options.cluster) as client:
         logs = options.select(client.list_logs())
         if not logs:  # a misspelt pattern must not look like a clean audit
             raise NoSuchLogError(", ".join(options.logs))
-        manifests = {log: client._logs.describe(log) for log in logs}
-        spans = {log: client.snapshot_log(log, password=options.password) for log in logs}
-        ends = {log: _check_ledgers(client, manifests[log]) for log in logs}
+        looks = [look for log in logs if (look := _look_at(client, log, options)) is not None]
     pieces = [
         piece
-        for log in logs
-        for span in spans[log]
+        for look in looks
+        for span in look.spans
         for piece in span.split(options.limits.split_bytes)
     ]
     found = _read(spark, options, pieces, on_progress)
-    by_log = {log: [each for each in found if each.log == log] for log in logs}
-    return [audit_log(manifests[log], spans[log], by_log[log], ends[log]) for log in logs]
+    return [_audited(look, [each for each in found if each.log == look.log]) for look in looks]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A log as the driver sees it, before its entries are read."""
+
+    log: str
+    manifest: LogManifest | None
+    problem: str = ""
+    """Why there is no manifest."""
+    spans: Sequence[Span] = ()
+    failed: Mapping[int, QuireError] = field(default_factory=dict)
+    """Why a segment has no spans."""
+    ends: Mapping[int, str] = field(default_factory=dict)
+    """Defects of the ledgers of segments."""
+
+
+def _look_at(client: SyncClient, log: str, options: ReadOptions) -> _Look | None:
+    """Look at a log; None if only a pattern named it, and it was deleted meanwhile."""
+
+    def take(bounds: Bounds) -> list[Span]:
+        return client.snapshot_log(log, password=options.password, bounds=bounds)
+
+    try:
+        manifest = client._logs.describe(log)
+        spans, failed = surviving_spans(manifest, take)
+    except NoSuchLogError:
+        if log in options.logs:
+            raise
+        return None
+    except IntegrityError as error:
+        return _Look(log, None, str(error))
+    return _Look(log, manifest, "", spans, failed, _check_ledgers(client, manifest))
+
+
+def _audited(look: _Look, pieces: Sequence[PieceAudit]) -> LogAudit:
+    if look.manifest is None:
+        return LogAudit(look.log, (), (look.problem,))
+    return audit_log(look.manifest, look.spans, pieces, look.ends, look.failed)
 
 
 def _read(
@@ -243,9 +282,10 @@ def audit_log(
     manifest: LogManifest,
     spans: Iterable[Span],
     pieces: Sequence[PieceAudit],
-    ledger_problems: dict[int, str],
+    ledger_problems: Mapping[int, str],
+    failed: Mapping[int, QuireError],
 ) -> LogAudit:
-    """Put together the workers' findings in one log."""
+    """Put together the workers' findings in one log; segments that failed have no pieces."""
     spanned = {span.segment: span for span in spans}
     segments = []
     for segment in manifest.segments:
@@ -254,8 +294,13 @@ def audit_log(
             continue
         problems = [each.problem for each in inside if each.problem]
         unread = [each.unread for each in inside if each.unread]
-        if segment.number in ledger_problems:
+        error = failed.get(segment.number)
+        if isinstance(error, RetryError):
+            unread.append(str(error))
+        elif segment.number in ledger_problems:
             problems.append(ledger_problems[segment.number])
+        elif error is not None:
+            problems.append(str(error))
         if not (problems or unread):
             problems = _check_segment(segment, spanned.get(segment.number), inside)
         segments.append(
@@ -271,7 +316,7 @@ def audit_log(
                 tuple(unread),
             )
         )
-    return LogAudit(manifest.name, tuple(segments), tuple(_check_order(pieces)))
+    return LogAudit(manifest.name, tuple(segments), tuple(_check_order(pieces, failed)))
 
 
 def _check_segment(segment: Segment, span: Span | None, pieces: Sequence[PieceAudit]) -> list[str]:
@@ -294,11 +339,13 @@ def _check_segment(segment: Segment, span: Span | None, pieces: Sequence[PieceAu
     return problems
 
 
-def _check_order(pieces: Sequence[PieceAudit]) -> list[str]:
-    """Ranges that were read whole must meet."""
+def _check_order(pieces: Sequence[PieceAudit], failed: Collection[int]) -> list[str]:
+    """Ranges that were read whole must meet, unless a segment between them failed."""
     problems = []
     for one, other in pairwise(pieces):
         if not (one.is_whole and other.is_whole):
+            continue
+        if any(one.segment < number < other.segment for number in failed):
             continue
         if one.next_offset != other.first_offset:
             problems.append(
