@@ -41,7 +41,7 @@ from quire.bookkeeper import wire3
 from quire.bookkeeper.connection import BookieConnection, OpenTransport, to_address
 from quire.bookkeeper.held import Acknowledged, HeldIds
 from quire.bookkeeper.protobuf import MalformedError
-from quire.bookkeeper.single_reads import SingleReads, WantedRange, last_frame, reading
+from quire.bookkeeper.single_reads import SingleReads, WantedRange, last_frame, readings
 from quire.bookkeeper.status import ABSENT, Status, error_of
 from quire.bookkeeper.tls import ClientTls
 from quire.bookkeeper.wire3 import BookieAnswer, Operation
@@ -224,7 +224,7 @@ class ApacheBookie:
         if fence_key is not None:
             await self._entries.highest(link, ledger, fence_key)
         read_lac = partial(wire3.of_ledger, Operation.READ_LAC, ledger=ledger)
-        last, explicit = await link.call_many([reading(ledger, NO_ENTRY), read_lac])
+        last, explicit = await link.call_many([*readings(ledger, [NO_ENTRY]), read_lac])
         if isinstance(last, QuireError):
             raise last
         if isinstance(explicit, QuireError):

@@ -71,6 +71,34 @@ class _RunOfAdds:
             self.answer.set_exception(error)
 
 
+class _Calls:
+    """Requests that were sent at once, and their answers so far in the same order."""
+
+    __slots__ = ("_first", "_left", "all", "answers")
+
+    def __init__(self, first: int, count: int, missing: QuireError) -> None:
+        self.answers: list[BookieAnswer | QuireError] = [missing] * count
+        self.all: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when all are answered, or none will be any more."""
+        self._first = first
+        self._left = count
+
+    def take(self, answer: BookieAnswer) -> None:
+        self.answers[answer.transaction - self._first] = answer
+        self._left -= 1
+        if not self._left:
+            self.end()
+
+    def end(self) -> None:
+        if not self.all.done():
+            self.all.set_result(None)
+
+    def fail(self, error: QuireError) -> None:
+        """Let an error be the answer to all requests that have none."""
+        self.answers = [error if isinstance(each, QuireError) else each for each in self.answers]
+        self.end()
+
+
 class BookieConnection(asyncio.Protocol):
     """See the module. Opened at once; needs a running loop."""
 
@@ -97,7 +125,7 @@ class BookieConnection(asyncio.Protocol):
         self._buffer = bytearray()
         self._heard_at = self._loop.time()
         self._transaction = 0
-        self._calls: dict[int, asyncio.Future[BookieAnswer]] = {}
+        self._calls: dict[int, _Calls] = {}
         self._adds: dict[int, _RunOfAdds] = {}
         self._runs: dict[_RunOfAdds, None] = {}
         self._alarm: asyncio.TimerHandle | None = None
@@ -123,23 +151,23 @@ class BookieConnection(asyncio.Protocol):
         already.
         """
         self._check()
-        first, asked_at = self._next(len(makes)), self._loop.time()
-        answers = [self._loop.create_future() for _ in makes]
-        numbers = range(first, first + len(makes))
-        self._calls.update(zip(numbers, answers, strict=True))
-        self._send([make(number) for make, number in zip(makes, numbers, strict=True)])
         seconds = self._timeout if timeout is None else timeout
+        first, asked_at = self._next(len(makes)), self._loop.time()
+        late = self.unavailable(f"no answer within {seconds:g} s")
+        calls = _Calls(first, len(makes), late)
+        numbers = range(first, first + len(makes))
+        self._calls.update(dict.fromkeys(numbers, calls))
+        self._send([make(number) for make, number in zip(makes, numbers, strict=True)])
         try:
             async with time_limit(seconds):
-                await asyncio.wait(answers)
+                await calls.all
         except TimeoutError:
             if timeout is None:
                 self._look_whether_gone(asked_at)
         finally:
             for number in numbers:
                 self._calls.pop(number, None)
-        late = self.unavailable(f"no answer within {seconds:g} s")
-        return [_outcome(each, late) for each in answers]
+        return calls.answers
 
     def add(
         self,
@@ -195,10 +223,9 @@ class BookieConnection(asyncio.Protocol):
         error = self.unavailable(reason)
         for run in list(self._runs):
             run.fail(error)
-        for call in self._calls.values():
-            if not call.done():
-                call.set_exception(self.unavailable(reason))
-                call.exception()  # looked at: its caller may be cancelled in this very turn
+        for calls in dict.fromkeys(self._calls.values()):
+            calls.fail(error)
+        self._calls.clear()
         self._adds.clear()
 
     # Opening.
@@ -222,12 +249,12 @@ class BookieConnection(asyncio.Protocol):
     async def _start_tls(self, plain: asyncio.Transport, tls: ClientTls) -> None:
         """Ask for TLS, and speak it. A bookie that refuses is not spoken to in plain text."""
         transaction = self._next(1)
-        answered = self._calls[transaction] = self._loop.create_future()
+        calls = self._calls[transaction] = _Calls(transaction, 1, self.unavailable("no answer"))
         plain.write(wire3.start_tls(transaction))
-        try:
-            answer = await answered
-        finally:
-            self._calls.pop(transaction, None)
+        await calls.all
+        (answer,) = calls.answers
+        if isinstance(answer, QuireError):
+            raise answer
         if answer.status != Status.OK:
             raise ClientRefusedError(
                 self._bookie, "it does not speak TLS, and tls=yes forbids anything else"
@@ -283,9 +310,9 @@ class BookieConnection(asyncio.Protocol):
         if run is not None:
             run.fail(run.error(answer))
             return
-        call = self._calls.get(answer.transaction)
-        if call is not None and not call.done():
-            call.set_result(answer)
+        calls = self._calls.pop(answer.transaction, None)
+        if calls is not None:
+            calls.take(answer)
 
     # Time.
 
@@ -303,13 +330,3 @@ class BookieConnection(asyncio.Protocol):
     def _look_whether_gone(self, since: float) -> None:
         if self._heard_at <= since:
             self.end(f"it sent nothing for {self._loop.time() - since:.1f} s")
-
-
-def _outcome(answer: asyncio.Future[BookieAnswer], late: QuireError) -> BookieAnswer | QuireError:
-    if not answer.done():
-        return late
-    error = answer.exception()
-    if error is None:
-        return answer.result()
-    assert isinstance(error, QuireError)
-    return error

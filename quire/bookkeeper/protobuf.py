@@ -7,7 +7,6 @@ ones as two's complement in ten bytes. Pure.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
@@ -24,6 +23,9 @@ FIXED32: Final = 5
 
 _BITS: Final = 64
 _MASK: Final = 2**_BITS - 1
+_POSITIVE: Final = 2 ** (_BITS - 1) - 1
+_ONE_BYTE: Final = 0x7F
+"""The largest number of one byte."""
 
 
 class MalformedError(ValueError):
@@ -54,9 +56,7 @@ class Message:
     __slots__ = ("_fields",)
 
     def __init__(self, data: bytes | memoryview) -> None:
-        self._fields: dict[int, list[int | bytes]] = {}
-        for key, value in _fields(bytes(data)):
-            self._fields.setdefault(key, []).append(value)
+        self._fields = _fields(bytes(data))
 
     def has(self, key: int) -> bool:
         """Whether a field occurs."""
@@ -107,26 +107,40 @@ def as_text(key: int, value: bytes) -> str:
         raise MalformedError(f"field {key} is not UTF-8") from error
 
 
-def _fields(data: bytes) -> Iterable[tuple[int, int | bytes]]:
+def _fields(data: bytes) -> dict[int, list[int | bytes]]:
+    """Return the values of a message's fields. Numbers of one byte, nearly all, are read here."""
+    found: dict[int, list[int | bytes]] = {}
     at, end = 0, len(data)
     try:
         while at < end:
-            tag, at = read_varint(data, at)
+            tag = data[at]
+            at += 1
+            if tag > _ONE_BYTE:
+                tag, at = read_varint(data, at - 1)
             key, kind = tag >> 3, tag & 7
             if not key:
                 raise MalformedError(f"a field without number at byte {at} of {end}")
+            value: int | bytes
             if kind == VARINT:
-                value, at = read_varint(data, at)
-                yield key, value
-                continue
-            size, at = _size(data, at, kind)
-            if at + size > end:
-                raise MalformedError(f"field {key} ends after the message of {end} bytes")
-            piece = data[at : at + size]
-            at += size
-            yield key, piece if kind == BYTES else int.from_bytes(piece, "little")
+                value = data[at]
+                at += 1
+                if value > _ONE_BYTE:
+                    value, at = read_varint(data, at - 1)
+            else:
+                size, at = _size(data, at, kind)
+                if at + size > end:
+                    raise MalformedError(f"field {key} ends after the message of {end} bytes")
+                value = data[at : at + size]
+                if kind != BYTES:
+                    value = int.from_bytes(value, "little")
+                at += size
+            if key in found:
+                found[key].append(value)
+            else:
+                found[key] = [value]
     except IndexError as error:
         raise MalformedError(f"the message of {end} bytes ends inside a number") from error
+    return found
 
 
 def _size(data: bytes, at: int, kind: int) -> tuple[int, int]:
@@ -142,14 +156,11 @@ def _size(data: bytes, at: int, kind: int) -> tuple[int, int]:
 def _signed(key: int, value: int | bytes) -> int:
     if not isinstance(value, int):
         raise MalformedError(f"field {key} is not a number")
-    return _FROM.unpack(_TO.pack(value & _MASK))[0]  # type: ignore[no-any-return]
+    value &= _MASK
+    return value if value <= _POSITIVE else value - 2**_BITS
 
 
 def _bytes(key: int, value: int | bytes) -> bytes:
     if not isinstance(value, bytes):
         raise MalformedError(f"field {key} is a number")
     return value
-
-
-_TO: Final = struct.Struct(">Q")
-_FROM: Final = struct.Struct(">q")

@@ -112,7 +112,7 @@ class SingleReads:
             asked = list(islice(more, min(window, room)))
             if not asked:
                 return
-            answers = await link.call_many([reading(ledger, entry) for entry in asked])
+            answers = await link.call_many(readings(ledger, asked))
             denied = False
             for entry, answer in zip(asked, answers, strict=True):
                 if isinstance(answer, QuireError) or answer.status not in (Status.OK, *ABSENT):
@@ -171,7 +171,7 @@ class SingleReads:
         """
         more = iter(wanted)
         while ids := list(islice(more, WINDOW_FIRST)):
-            answers = await link.call_many([reading(ledger, entry) for entry in ids])
+            answers = await link.call_many(readings(ledger, ids))
             for entry, answer in zip(ids, answers, strict=True):
                 if isinstance(answer, QuireError):
                     raise answer
@@ -191,6 +191,7 @@ def last_frame(ledger: LedgerId, answer: BookieAnswer) -> bytes:
     return frame
 
 
-def reading(ledger: LedgerId, entry: EntryId) -> Callable[[int], bytes]:
-    """Return the request for an entry, for `BookieConnection.call_many`."""
-    return partial(wire3.read, ledger=ledger, entry=entry)
+def readings(ledger: LedgerId, entries: Iterable[EntryId]) -> list[Callable[[int], bytes]]:
+    """Return the requests for some entries, for `BookieConnection.call_many`."""
+    encode = wire3.ReadEncoder(ledger).encode
+    return [partial(encode, entry=entry) for entry in entries]

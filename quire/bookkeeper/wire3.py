@@ -163,6 +163,23 @@ def authenticate(transaction: int, plugin: str, payload: bytes) -> bytes:
     return message(Operation.AUTH, transaction, encode([(1, plugin), (2, payload)]))
 
 
+class ReadEncoder:
+    """The plain reads of one ledger: all but transaction, entry and lengths is made once."""
+
+    __slots__ = ("_ledger",)
+
+    def __init__(self, ledger: LedgerId) -> None:
+        self._ledger = field(1, ledger) + varint(2 << 3)
+
+    def encode(self, transaction: int, entry: EntryId) -> bytes:
+        """Return the request for an entry; entry −1 is the last one held."""
+        header = _READ_HEAD + number(transaction)
+        part = self._ledger + number(entry)
+        return sized(
+            b"".join((_HEADER, varint(len(header)), header, _READ_PART, varint(len(part)), part))
+        )
+
+
 class AddEncoder:
     """The adds of one ledger: all but transaction, entry and lengths is made once."""
 
@@ -201,16 +218,25 @@ class AddEncoder:
 
 def read_answer(data: bytes) -> BookieAnswer:
     """Return the contents of a bookie's message. Raises `MalformedError`."""
+    started = _read_start(data)
+    if started is not None and started.part:
+        operation, transaction, status, at = started
+        part = Message(data[at:])
+    else:
+        operation, transaction, status, part = _read_fields(data)
+    if operation in WITH_STATUS and part.has(1):
+        status = part.number(1)
+    return BookieAnswer(operation, transaction, status, part)
+
+
+def _read_fields(data: bytes) -> tuple[int, int, int, Message]:
+    """Read a message whose fields may stand in any order."""
     whole = Message(data)
     header = Message(whole.data(1))
     if header.number(1) != VERSION:
         raise MalformedError(f"version {header.number(1)} of the protocol, not {VERSION}")
     operation, transaction = header.number(2), header.number(3)
-    status = whole.number(2)
-    part = Message(_part_of(whole, operation))
-    if operation in WITH_STATUS and part.has(1):
-        status = part.number(1)
-    return BookieAnswer(operation, transaction, status, part)
+    return operation, transaction, whole.number(2), Message(_part_of(whole, operation))
 
 
 def _part_of(whole: Message, operation: int) -> bytes:
@@ -220,6 +246,37 @@ def _part_of(whole: Message, operation: int) -> bytes:
         if isinstance(error, MalformedError):
             raise
         raise MalformedError(f"operation {operation} is not known") from error
+
+
+class _Start(NamedTuple):
+    operation: int
+    transaction: int
+    status: int
+    part: int
+    """Where the contents of the part begin, which then is the rest; 0 for another arrangement."""
+
+
+def _read_start(data: bytes) -> _Start | None:
+    """Read a message up to its part, in the order in which bookies write their fields; None for
+    another order.
+    """
+    if not data.startswith(_VERSION, 2) or data[0] != _HEADER[0]:
+        return None
+    try:
+        operation = data[5]
+        if data[6] != _TRANSACTION:
+            return None
+        transaction, at = read_varint(data, 7)
+        if at != 2 + data[1] or data[at] != _STATUS:
+            return None
+        status, at = read_varint(data, at + 1)
+        part = _PARTS.get(operation)
+        if part is not None and data.startswith(part, at):
+            size, at = read_varint(data, at + len(part))
+            return _Start(operation, transaction, status, at if at + size == len(data) else 0)
+    except IndexError:
+        return None
+    return _Start(operation, transaction, status, 0)
 
 
 def read_added(data: bytes) -> tuple[int, int] | None:
@@ -241,8 +298,13 @@ def read_added(data: bytes) -> tuple[int, int] | None:
 
 _HEADER: Final = varint(1 << 3 | BYTES)
 _ADD_PART: Final = varint(PART[Operation.ADD] << 3 | BYTES)
+_READ_HEAD: Final = encode([(1, VERSION), (2, Operation.READ)]) + varint(3 << 3)
+_READ_PART: Final = varint(PART[Operation.READ] << 3 | BYTES)
 _ADDED: Final = encode([(1, VERSION), (2, Operation.ADD)]) + varint(3 << 3)
 _STATUS: Final = 2 << 3
+_TRANSACTION: Final = 3 << 3
+_VERSION: Final = field(1, VERSION) + varint(2 << 3)
+_PARTS: Final = {int(each): varint(key << 3 | BYTES) for each, key in PART.items()}
 
 AVAILABILITY_HEADER: Final = 64
 _GROUPS: Final = struct.Struct(">ii")

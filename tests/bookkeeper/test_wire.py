@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.bookkeeper import wire2, wire3
-from quire.bookkeeper.protobuf import MalformedError, Message, encode
+from quire.bookkeeper.protobuf import Field, MalformedError, Message, encode
 from quire.bookkeeper.status import CODES, Status, error_of
 from quire.bookkeeper.wire3 import Operation
 from quire.entry import DigestKind, Sealer
@@ -77,6 +77,33 @@ def test_no_bytes_of_a_bookie_raise_anything_else(data: bytes) -> None:
         with suppress(MalformedError):
             read(data)
     wire3.read_added(data)
+
+
+@given(
+    st.sampled_from(Operation),
+    st.integers(0, 2**40),
+    st.integers(0, 600),
+    st.one_of(st.none(), st.tuples(st.integers(0, 600), st.integers(-1, 2**62), st.binary())),
+)
+def test_the_order_of_fields_makes_no_difference(
+    operation: Operation, transaction: int, status: int, held: tuple[int, int, bytes] | None
+) -> None:
+    header = encode([(1, 3), (2, operation), (3, transaction)])
+    part = None if held is None else encode([(1, held[0]), (3, held[1]), (4, held[2])])
+    fields: list[Field] = [(1, header), (2, status), (wire3.PART[operation], part)]
+    for data in (encode(fields), encode(fields[::-1]), encode([*fields, (90, 1)])):
+        found = wire3.read_answer(data)
+        inner = held is not None and operation in wire3.WITH_STATUS
+        assert found[:3] == (operation, transaction, held[0] if inner and held else status)
+        assert found.part.number(3, -7) == (-7 if held is None else held[1])
+        assert found.part.data(4, b"none") == (b"none" if held is None else held[2])
+
+
+@given(st.integers(0, 2**40), st.integers(0, 2**62), st.integers(-1, 2**62))
+def test_reads_in_bulk_are_requests_like_others(transaction: int, ledger: int, entry: int) -> None:
+    assert wire3.ReadEncoder(ledger).encode(transaction, entry) == wire3.read(
+        transaction, ledger, entry
+    )
 
 
 def test_an_answer_to_another_operation_is_not_taken_for_an_added_entry() -> None:
