@@ -21,6 +21,7 @@ from quire.errors import InvalidRequestError, QuireError
 from quire.spark.clients import worker_client
 from quire.spark.errors import reporting
 from quire.spark.options import WriteOptions, is_pattern
+from quire.spark.rows import RecordRows, rows_of
 from quire.spark.versions import DataSourceStreamArrowWriter
 from quire.spark.writer import LogStreamWriter, LogWriter, Parts, PartWriter
 
@@ -52,7 +53,7 @@ class _Routing:
         open_ones: dict[str, tuple[OneLog, PartWriter]] = {}
         try:
             for batch in batches:
-                for log, payloads in rows_by_log(batch):
+                for log, rows in rows_by_log(batch):
                     if log not in open_ones and log not in found:
                         writer = writer_of(log)
                         if writer.has_done():
@@ -60,7 +61,7 @@ class _Routing:
                             continue
                         open_ones[log] = writer, writer.begin()
                     if log in open_ones:
-                        open_ones[log][1].add(payloads)
+                        open_ones[log][1].add(rows)
                 _relieve([part for _, part in open_ones.values()])
             found |= {log: writer.end(part) for log, (writer, part) in open_ones.items()}
             return Routed(tuple(sorted(found.items(), key=lambda each: each[0])))
@@ -143,19 +144,19 @@ class RoutedStreamWriter(_Routing, DataSourceStreamArrowWriter):
         return LogStreamWriter(self._options.to(log))
 
 
-def rows_by_log(batch: pa.RecordBatch) -> Iterator[tuple[str, list[bytes | str | None]]]:
-    """Yield the payloads of a batch by log, each log's in their order.
+def rows_by_log(batch: pa.RecordBatch) -> Iterator[tuple[str, RecordRows]]:
+    """Yield the rows of a batch by log, each log's in their order.
 
     Raises `InvalidRequestError` for a row that names no log, or a pattern.
     """
-    logs, payloads = batch.column("log"), batch.column("payload")
+    logs = batch.column("log")
     for log in sorted(logs.unique().to_pylist(), key=lambda name: name or ""):
         if not log or is_pattern(log):
             raise InvalidRequestError(
                 f"column log is {log!r} in a row: a row names one log, without a pattern or blanks "
                 "around it; filter out the others"
             )
-        yield log, payloads.filter(pc.equal(logs, log)).to_pylist()
+        yield log, rows_of(batch.filter(pc.equal(logs, log)))
 
 
 def _parts_by_log(

@@ -16,8 +16,9 @@ from quire.spark.batch import LedgerBatchReader, LogBatchReader
 from quire.spark.errors import reporting
 from quire.spark.options import ReadOptions, WriteOptions, read_schema
 from quire.spark.routing import RoutedStreamWriter, RoutedWriter
+from quire.spark.rows import check_schema
 from quire.spark.stream import LogStreamReader
-from quire.spark.writer import LogStreamWriter, LogWriter, check_schema
+from quire.spark.writer import LogStreamWriter, LogWriter
 
 
 @reporting

@@ -18,7 +18,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import groupby
+from itertools import groupby, repeat
 from typing import Any, Final
 
 from pyspark import TaskContext
@@ -26,14 +26,20 @@ from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.types import BinaryType, StringType, StructType
 
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, InvalidRequestError
 from quire.log.manifest.capacity import warning
 from quire.log.manifest.manifest import Job
+from quire.log.records.attributes import (
+    ATTRIBUTES_BYTES,
+    NO_ATTRIBUTES,
+    Attributes,
+    encode_attributes,
+)
 from quire.log.records.batch import UNPLACED, decode_header, encode_batch, renumber_batch
 from quire.log.records.encryption import Encryption
+from quire.log.records.producers import encode_columns
 from quire.log.records.txids import NO_TXID
 from quire.log.segment_store.ledgers import facts_of
 from quire.spark.clients import worker_client, worker_keyring
@@ -41,6 +47,7 @@ from quire.spark.content import Content
 from quire.spark.errors import reporting
 from quire.spark.options import WriteOptions
 from quire.spark.patience import patiently
+from quire.spark.rows import RecordRows, rows_of
 from quire.spark.versions import DataSourceStreamArrowWriter
 from quire.sync import SyncLedgerWriter
 from quire.sync.ingest import SyncIngest
@@ -73,23 +80,6 @@ class Parts(WriterCommitMessage):
     batches: tuple[bytes, ...] = ()
 
 
-def check_schema(schema: StructType) -> bool:
-    """Return whether the rows name their log in a column `log`.
-
-    Raises `ConfigurationError` unless they have one column `payload` of bytes or text beside it.
-    """
-    kinds = {field.name: field.dataType for field in schema}
-    is_routed = len(schema) == 2 and isinstance(kinds.get("log"), StringType)
-    fits = isinstance(kinds.get("payload"), BinaryType | StringType)
-    if not fits or not (is_routed or len(schema) == 1):
-        found = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
-        raise ConfigurationError(
-            f"a log takes one column, payload binary or string, not ({found}): "
-            "select(expression.alias('payload')); a second column, log string, names each row's log"
-        )
-    return is_routed
-
-
 class _Writing:
     """The common part of batches and streams; sent to every task."""
 
@@ -114,7 +104,7 @@ class _Writing:
         writer = self.begin()
         try:
             for batch in batches:
-                writer.add(batch.column(0).to_pylist())
+                writer.add(rows_of(batch))
             return self.end(writer)
         except BaseException:
             writer.abandon()
@@ -234,6 +224,14 @@ def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[Parts]:
     return [each for each in messages if isinstance(each, Parts)]
 
 
+def _digested(payload: bytes, attributes: Attributes) -> bytes:
+    """Return the bytes that stand for a record in the content of a batch."""
+    if attributes == NO_ATTRIBUTES:
+        return payload
+    size = len(payload).to_bytes(8)
+    return b"".join((size, payload, encode_columns(encode_attributes([attributes]))))
+
+
 class PartWriter:
     """Packs records into entries and entries into parts."""
 
@@ -246,6 +244,8 @@ class PartWriter:
         self._writer: SyncLedgerWriter | None = None
         self._done: list[LedgerId] = []
         self._records: list[bytes] = []
+        self._attributes: list[Attributes] = []
+        self._may_have_attributes = False
         self._record_bytes = 0
         self._entries: list[bytes] = []
         self._entry_bytes = 0
@@ -253,22 +253,35 @@ class PartWriter:
         self.content = Content()
         """The content of all records so far."""
 
-    def add(self, payloads: list[bytes | str | None]) -> None:
-        """Add rows. Raises `InvalidRequestError` for a null row, and `EntryTooLargeError` for a row
-        that is too large by itself.
+    def add(self, rows: RecordRows) -> None:
+        """Add rows. Raises `InvalidRequestError` for a null payload, `EntryTooLargeError` for a row
+        that is too large by itself, and `LevelNeededError` for keys, headers and event times that
+        the cluster's level does not allow.
         """
         options = self._options
-        for payload in payloads:
+        for payload, attributes in zip(
+            rows.payloads, rows.attributes or repeat(NO_ATTRIBUTES), strict=False
+        ):
             if payload is None:
                 raise InvalidRequestError("a record is bytes: filter out rows with payload null")
             record = payload.encode() if isinstance(payload, str) else payload
+            size = len(record)
+            if attributes is not NO_ATTRIBUTES:
+                self._allow_attributes()
+                size += ATTRIBUTES_BYTES + attributes.cost()
             # In front of it: a large record may fit into an entry only when it is alone there.
-            if self._record_bytes + len(record) > options.batch_bytes:
+            if self._record_bytes + size > options.batch_bytes:
                 self._seal()
             self._records.append(record)
-            self._record_bytes += len(record)
+            self._attributes.append(attributes)
+            self._record_bytes += size
             if len(self._records) >= options.batch_records:
                 self._seal()
+
+    def _allow_attributes(self) -> None:
+        if not self._may_have_attributes:
+            patiently(self._ingest.check_attributes_allowed)
+            self._may_have_attributes = True
 
     def add_batch(self, batch: bytes) -> None:
         """Add a batch that another task made, after all records so far."""
@@ -309,16 +322,19 @@ class PartWriter:
     def _seal(self) -> None:
         if not self._records:
             return
+        columns = encode_attributes(self._attributes)
         entry = encode_batch(
             self._records,
             first_offset=UNPLACED.first_offset + self._next_offset,
             epoch=UNPLACED.epoch,
             timestamp_ms=UNPLACED.timestamp_ms,
             compression=self._options.compression,
+            columns=encode_columns(columns),
         )
-        self.content = self.content.with_records(self._records, self._key())
+        digested = map(_digested, self._records, self._attributes) if columns else self._records
+        self.content = self.content.with_records(digested, self._key())
         count = len(self._records)
-        self._records, self._record_bytes = [], 0
+        self._records, self._attributes, self._record_bytes = [], [], 0
         self._add_entry(entry, count)
 
     def _add_entry(self, entry: bytes, count: int) -> None:

@@ -37,6 +37,10 @@ class SyncIngest:
         work = self._ingest.ingest(parts, job, remember=remember, after=after, password=password)
         return self._portal.call(work)
 
+    def check_attributes_allowed(self) -> None:
+        """See `Ingest.check_attributes_allowed`."""
+        self._portal.call(self._ingest.check_attributes_allowed())
+
     def has_done(self, job: Job) -> bool:
         """See `Ingest.has_done`."""
         return self._portal.call(self._ingest.has_done(job))

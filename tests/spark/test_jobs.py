@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import quire.sync
-from quire import LATEST, Position
+from quire import LATEST, NewRecord, Position
 from quire.aio.backoff import Backoff
 from quire.errors import (
     BehindError,
@@ -20,6 +20,7 @@ from quire.errors import (
     PositionTrimmedError,
 )
 from quire.log.manifest.manifest import LogManifest
+from quire.log.records.attributes import copy_of
 from quire.spark import patience
 from quire.spark.jobs import audit_logs, compact_log, copy, replay_log
 from quire.spark.jobs.copy import Copied, Place
@@ -196,6 +197,27 @@ def test_a_source_that_ends_in_front_of_what_was_replayed_is_not_called_done(
         replay_log(spark, source, target, "by hand")
     assert replay_log(spark, source, target) == Copied(0, 10)
     assert payloads(cluster, "memory") == numbered(0, 30) + numbered(0, 10)
+
+
+def test_replay_and_compaction_keep_keys_headers_and_event_times(
+    spark: SparkSession, cluster: str
+) -> None:
+    records: list[bytes | NewRecord] = [
+        NewRecord(b"1", key=b"a", headers=[("h", b"v"), ("h", None)], event_time=-5),
+        NewRecord(b"2", key=b"b"),
+        b"plain",
+        NewRecord(b"3", key=b"a", event_time=7),
+    ]
+    with quire.sync.connect(cluster) as client, client.open_log("given") as log:
+        log.append_many(records)
+    source = Place(cluster, "given")
+    replay_log(spark, source, Place(cluster, "given-again"))
+    compact_log(spark, source, Place(cluster, "given-last"), "key")
+    with quire.sync.connect(cluster) as client:
+        again = [copy_of(record) for record in client.read_log("given-again")]
+        last = [copy_of(record) for record in client.read_log("given-last")]
+    assert again == records
+    assert last == records[1:]
 
 
 def test_compaction_keeps_the_last_of_every_key(spark: SparkSession, cluster: str) -> None:

@@ -8,7 +8,6 @@ from quire.log.leader.conditions import Terms, make_terms
 from quire.log.manifest.record import ManifestRecord
 from quire.log.records.attributes import Appendable, taken
 from quire.log.records.producers import ProducerSequence
-from quire.metastore.levels import ATTRIBUTES_LEVEL
 
 
 async def take_in(
@@ -25,5 +24,5 @@ async def take_in(
     payloads, attributes = taken(records)
     terms = make_terms(expected_offset, producer_sequence, txid, attributes)
     if attributes:
-        await log.check_allowed(ATTRIBUTES_LEVEL, "keys, headers and event times of records")
+        await log.check_attributes_allowed()
     return payloads, terms

@@ -96,6 +96,10 @@ class Ingest:
         if SegmentCapability.PARTS not in self._segments.capabilities:
             raise UnsupportedError(f"log {self._record.name!r}", SegmentCapability.PARTS.value)
 
+    async def check_attributes_allowed(self) -> None:
+        """Raise `LevelNeededError` unless records of parts may have keys, headers and times."""
+        await self._record.check_attributes_allowed()
+
     async def create_part(self, job: str, options: LogOptions) -> LedgerWriter:
         """Create a ledger for a job. Its entries are batches whose headers count from `UNPLACED`.
 

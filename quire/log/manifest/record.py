@@ -93,10 +93,11 @@ class ManifestRecord:
         self._last: tuple[bytes, LogManifest] | None = None
         """The record that was read or written last, and its manifest: most are read again."""
 
-    async def check_allowed(self, level: int, what: str) -> None:
-        """Raise `LevelNeededError` unless the cluster's level allows a format."""
-        if not await self._level.allows(level):
-            raise LevelNeededError(what, level)
+    async def check_attributes_allowed(self) -> None:
+        """Raise `LevelNeededError` unless records may have keys, headers and event times."""
+        if not await self._level.allows(levels.ATTRIBUTES_LEVEL):
+            what = "keys, headers and event times of records"
+            raise LevelNeededError(what, levels.ATTRIBUTES_LEVEL)
 
     async def epoch_floor(self) -> int:
         """Return what a new epoch must be above, whatever a restored store has lost.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -15,8 +16,11 @@ import quire.sync
 from quire.errors import BehindError, InvalidRequestError, NoSuchLogError
 from quire.spark.ending import end_of
 from quire.spark.errors import typed_errors
-from quire.spark.options import is_pattern
+from quire.spark.options import GIVEN_COLUMNS, LOG_COLUMNS, is_pattern
 from quire.spark.patience import patiently
+
+_COPIED: Final = ",".join(("offset", "payload", *GIVEN_COLUMNS))
+_ALL: Final = ",".join((*LOG_COLUMNS, *GIVEN_COLUMNS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +77,8 @@ def replay_log(
     if first < end:
         loss = "false" if skip_trimmed else "true"
         options = {"fromOffset": str(first), "failOnDataLoss": loss}
-        frame = patiently(_load, spark, source, end, options | {"columns": "offset,payload"})
-        _save(frame.select("payload"), target, job=job, sequence=end, after=first)
+        frame = patiently(_load, spark, source, end, options | {"columns": _COPIED})
+        _save(frame.drop("offset"), target, job=job, sequence=end, after=first)
     return Copied(first, end)
 
 
@@ -83,14 +87,15 @@ def compact_log(
 ) -> Copied:
     """Append to `target` the last record of every key in `source`, in the order of their offsets.
 
-    `key` is a SQL expression over the columns of the log, as `get_json_object(cast(payload as
-    string), '$.id')`; records with a null key are all kept. Repeated for the same source, it adds
-    nothing, unless the source has grown. Raises as `replay_log`.
+    `key` is a SQL expression over the columns of the log: `key` for the records' own keys, or as
+    `get_json_object(cast(payload as string), '$.id')`; records with a null key are all kept.
+    Repeated for the same source, it adds nothing, unless the source has grown. Raises as
+    `replay_log`.
     """
     log_id, end = _end(source)
     _check_pair(source, target, log_id)
     job = job or f"compact {source.log} {log_id[:12]}"
-    frame = patiently(_load, spark, source, end, {})
+    frame = patiently(_load, spark, source, end, {"columns": _ALL})
     try:
         kept = _last_of_each(frame, key)
     except AnalysisException as error:
@@ -98,14 +103,16 @@ def compact_log(
         raise InvalidRequestError(
             f"key {key!r} cannot be computed from a record: {reason}"
         ) from error
-    _save(kept.orderBy("offset").select("payload"), target, job=job, sequence=end)
+    columns = kept.orderBy("offset").select("payload", *GIVEN_COLUMNS)
+    _save(columns, target, job=job, sequence=end)
     return Copied(0, end)
 
 
 def _last_of_each(frame: DataFrame, key: str) -> DataFrame:
-    frame = frame.withColumn("key", sql.expr(key))
-    newest = Window.partitionBy("key").orderBy(sql.desc("offset"))
-    return frame.withColumn("age", sql.row_number().over(newest)).where("age = 1 or key is null")
+    frame = frame.withColumn("kept_by", sql.expr(key))
+    newest = Window.partitionBy("kept_by").orderBy(sql.desc("offset"))
+    aged = frame.withColumn("age", sql.row_number().over(newest))
+    return aged.where("age = 1 or kept_by is null")
 
 
 def _check_pair(source: Place, target: Place, log_id: str) -> None:
