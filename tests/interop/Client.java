@@ -33,6 +33,8 @@ public class Client {
         options.setUseV2WireProtocol(arguments[1].equals("v2"));
         options.setAddEntryTimeout(Integer.parseInt(arguments[2]));
         options.setReadEntryTimeout(Integer.parseInt(arguments[2]));
+        // Else an add that loses its bookies at a bad moment is never answered.
+        options.setAddEntryQuorumTimeout(10 * Integer.parseInt(arguments[2]));
         client = new BookKeeper(options);
         System.out.println("ready");
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));

@@ -13,46 +13,72 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable
 from pathlib import Path
 
 import quire
+from quire.entry import DigestKind
 from quire.ledger.options import LedgerOptions
 from tests.interop.jars import CACHE, NEWEST, install
 from tests.interop.programs import PROGRAMS
-from tests.interop.runs import JAVA_NAMES, RUNS, Scene, failure_round
+from tests.interop.runs import JAVA_NAMES, RUNS, Scene, all_writable, failure_round
 from tests.interop.servers import STORAGES, ApacheServers, JavaClient
 
 VERSIONS = (NEWEST, "4.16.6")
+RUN_SECONDS = 180.0
+
+
+class Session:
+    """Both clients of a cluster while the runs are made, and how many of these failed."""
+
+    def __init__(self, servers: ApacheServers, client: quire.Client, protocol: str) -> None:
+        self._servers = servers
+        self._client = client
+        self._protocol = protocol
+        self._java = JavaClient(servers, protocol)
+        self.failed = 0
+
+    def scene(self, digest: DigestKind, password: str, rng: random.Random) -> Scene:
+        return Scene(self._servers, self._client, self._java, digest, password, rng, self._protocol)
+
+    async def told(self, name: str, run: Awaitable[str | None]) -> None:
+        """Make a run. Java's client may be busy with one that failed: a new client goes on."""
+        if not await _told(name, run):
+            self.failed += 1
+            await asyncio.to_thread(self._java.kill)
+            self._java = await asyncio.to_thread(JavaClient, self._servers, self._protocol)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._java.close)
 
 
 async def over(servers: ApacheServers, protocol: str, rounds: int, seed: int) -> int:
-    failed = 0
     rng = random.Random(seed)
-    java = await asyncio.to_thread(JavaClient, servers, protocol)
     options = LedgerOptions(request_timeout=2.0)
-    try:
-        async with quire.connect(servers.writable_uri, options=options) as client:
+    async with quire.connect(servers.writable_uri, options=options, timeout=30) as client:
+        await all_writable(servers, client)
+        session = await asyncio.to_thread(Session, servers, client, protocol)
+        try:
             for number, digest in enumerate(JAVA_NAMES):
                 password = ("", "pw")[number % 2]
-                scene = Scene(servers, client, java, digest, password, rng, protocol)
                 for name, run in RUNS.items():
-                    failed += not await _told(f"{name} {digest} {password!r}", run(scene))
+                    made = run(session.scene(digest, password, rng))
+                    await session.told(f"{name} {digest} {password!r}", made)
             for name, program in PROGRAMS.items():
-                failed += not await _told(name, program(scene))
+                await session.told(name, program(session.scene(digest, password, rng)))
             for number in range(rounds):
-                digest = rng.choice(list(JAVA_NAMES))
-                scene = Scene(servers, client, java, digest, "pw", rng, protocol)
-                failed += not await _told(f"round {number}", failure_round(scene))
-    finally:
-        await asyncio.to_thread(java.close)
-    return failed
+                scene = session.scene(rng.choice(list(JAVA_NAMES)), "pw", rng)
+                await session.told(f"round {number}", failure_round(scene))
+        finally:
+            await session.close()
+    return session.failed
 
 
-async def _told(name: str, run: object) -> bool:
+async def _told(name: str, run: Awaitable[str | None]) -> bool:
     began = time.monotonic()
     try:
-        async with asyncio.timeout(120):
-            said = await run  # type: ignore[misc]
+        async with asyncio.timeout(RUN_SECONDS):
+            said = await run
     except Exception as error:
         print(f"FAILED {name}: {type(error).__name__}: {error}", flush=True)
         return False

@@ -56,7 +56,7 @@ async def the_dice_are_rolled(scene: Scene) -> str:
         await curtain(stage)
     finally:
         await stage.end()
-        await asyncio.to_thread(scene.servers.start, victim)
+        await asyncio.to_thread(scene.servers.ensure, victim)
     await all_writable(scene.servers, scene.client)
     log = await read_log(store)
     wrong = [each.claim for each in compare(stage.players, log) if not each.holds]

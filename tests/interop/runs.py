@@ -214,7 +214,7 @@ async def _strike(scene: Scene, event: str, victim: str) -> None:
 
 
 async def _mend(scene: Scene, event: str, victim: str) -> None:
-    mend = scene.servers.start if event == "kill -9" else scene.servers.go_on
+    mend = scene.servers.ensure if event == "kill -9" else scene.servers.go_on
     await asyncio.to_thread(mend, victim)
     await all_writable(scene.servers, scene.client)
 

@@ -159,6 +159,11 @@ class ApacheServers:
         self._launch(bookie)
         self._wait(self.bookies[bookie])
 
+    def ensure(self, bookie: str) -> None:
+        """Start a bookie unless it runs."""
+        if self._processes[bookie].poll() is not None:
+            self.start(bookie)
+
     def stop(self, bookie: str) -> None:
         os.kill(self._processes[bookie].pid, signal.SIGSTOP)
 
@@ -212,6 +217,11 @@ class JavaClient:
         if kind == "error":
             raise JavaError(answer)
         return answer
+
+    def kill(self) -> None:
+        """End it in the middle of a command, which then raises `JavaError`."""
+        self._process.kill()
+        self._process.wait()
 
     def close(self) -> None:
         self._process.stdin.close()
