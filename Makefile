@@ -19,13 +19,14 @@ ROUNDS ?= 25
 VERSIONS ?=
 PYSPARK ?= 4.0
 PROMTOOL ?=
+ADVISORIES ?= pypi
 S2_VERIFICATION ?=
 S2_REPOSITORY := https://github.com/s2-streamstore/s2-verification
 S2_COMMIT := 36ce9bd
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations soak apache interop judges s2 netns browser picture drills bench proto format clean spec tlc docs spark metrics alerts
+	ablations mutations soak apache interop judges s2 netns browser picture drills bench proto format clean spec tlc docs spark metrics alerts audit
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -60,6 +61,10 @@ $(VENV)/docs.stamp: $(VENV)/core.stamp
 
 $(VENV)/dev.stamp: $(VENV)/core.stamp
 	@$(PIP) install --group dev
+	@touch $@
+
+$(VENV)/audit.stamp: $(VENV)/core.stamp
+	@$(PIP) install --group audit
 	@touch $@
 
 # --- what a newcomer runs -----------------------------------------------------------------------------
@@ -104,6 +109,13 @@ docs: $(VENV)/test.stamp $(VENV)/docs.stamp ## build the site into build/site; a
 lock: $(VENV)/test.stamp $(VENV)/lint.stamp ## renew requirements-dev.lock from what is installed
 	@{ echo "# Every package of the development environment, as \`make lock\` found it."; \
 	  $(BIN)/python -m pip --disable-pip-version-check freeze --exclude-editable; } > requirements-dev.lock
+
+# Strict: a package that the advisory source does not know fails. Else a source that knows nothing, as
+# a mirror of the index does, would find nothing either.
+audit: $(VENV)/audit.stamp ## compare requirements-dev.lock with known vulnerabilities; ADVISORIES=pypi or osv
+	@$(BIN)/pip-audit --strict --vulnerability-service $(ADVISORIES) --no-deps --disable-pip --progress-spinner off \
+	  --requirement requirements-dev.lock || { \
+	  echo "Packages above have known vulnerabilities, or $(ADVISORIES) could not be asked: see the lines above." >&2; exit 1; }
 
 alerts: build/promtool ## check deploy/prometheus with promtool: each alert fires once; PROMTOOL=path to use your own
 	@$< check rules deploy/prometheus/alerts.yml
