@@ -21,11 +21,15 @@ from quire.ledger.records import LedgerRecords
 from quire.ledger.stored_records import StoredRecords
 from quire.metastore.layout import moves_path
 from quire.metastore.store import MetadataStore
-from quire.repair.assignments import Assignment, Assignments
+from quire.repair.assignments import ASSIGNMENTS_MAX, Assignment, Assignments
 from quire.storage.maintenance.replicas_port import Order
 
-ATTEMPTS_MAX: Final = 16
-"""One bookie and a few programs that assign change the record."""
+UNKNOWN_MAX: Final = 16
+"""Changes with an unknown outcome after which one is given up."""
+
+ATTEMPTS_MAX: Final = 2 * ASSIGNMENTS_MAX + UNKNOWN_MAX
+"""Each conflict is a change of another program: a bookie takes away at most as many assignments as
+it has, one at a time and in milliseconds, and programs that assign may add as many meanwhile."""
 
 
 def stored_orders(store: MetadataStore, bookie: BookieId) -> StoredOrders:
@@ -87,6 +91,7 @@ class StoredOrders:
         return await self._change(lambda value: Assignments(value.bookie, (), value.unknown))
 
     async def _change(self, decide: Callable[[Assignments], Assignments]) -> Assignments:
+        unknown = 0
         for attempt in range(ATTEMPTS_MAX):
             value = await self.read()
             wanted = decide(value)
@@ -97,12 +102,11 @@ class StoredOrders:
                     self._seen = await self._store.create(self._path, wanted.encode())
                 else:
                     self._seen = await self._store.put(self._path, wanted.encode(), self._seen)
-            except (
-                NodeExistsError,
-                NoSuchNodeError,
-                VersionConflictError,
-                StoreOutcomeUnknownError,
-            ):
+            except StoreOutcomeUnknownError:
+                unknown += 1
+                if unknown == UNKNOWN_MAX:
+                    raise
+            except (NodeExistsError, NoSuchNodeError, VersionConflictError):
                 if attempt == ATTEMPTS_MAX - 1:
                     raise
             else:

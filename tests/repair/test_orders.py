@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from quire.entry import DigestKind
-from quire.errors import VersionConflictError
+from quire.errors import StoreOutcomeUnknownError, VersionConflictError
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.ledger.quorum import Replication
 from quire.ledger.stored_records import StoredRecords
 from quire.metastore.layout import ledger_path
 from quire.metastore.memory import MemoryStore
-from quire.repair.assignments import Assignment
-from quire.repair.orders import StoredOrders, stored_orders
+from quire.repair.assignments import ASSIGNMENTS_MAX, Assignment
+from quire.repair.orders import UNKNOWN_MAX, StoredOrders, stored_orders
 from quire.storage.maintenance.replicas_port import Order
 from tests.repair.test_copies import Peers, cluster, copies_for
 from tests.support.virtual import virtually
@@ -79,6 +80,58 @@ def test_nothing_is_lost_between_programs_that_change_the_orders_at_once() -> No
 
     for seed in range(5):
         virtually(lambda seed=seed: main(seed), seed)  # type: ignore[misc]
+
+
+class BusyStore(MemoryStore):
+    """A store in which another program changes the record before each change of ours."""
+
+    before: Callable[[], Awaitable[object]] | None = None
+    unknown: int = 0
+
+    async def put(self, path: str, value: bytes, version: int) -> int:
+        if self.unknown:
+            self.unknown -= 1
+            raise StoreOutcomeUnknownError(path, "no answer")
+        if (before := self.before) is not None:
+            self.before = None
+            await before()
+            self.before = before
+        return await super().put(path, value, version)
+
+
+def test_a_bookie_that_is_quick_does_not_keep_others_from_asking() -> None:
+    """It takes an assignment away in the time in which another program reads and writes."""
+
+    async def main() -> None:
+        store = BusyStore()
+        ours, its = stored_orders(store, "x"), stored_orders(store, "x")
+        left = [Assignment(ledger) for ledger in range(ASSIGNMENTS_MAX - 1)]
+        await ours.add(left)
+
+        async def take_away() -> None:
+            if left:
+                await its.done(left.pop())
+
+        store.before = take_away
+        assert (await ours.add([Assignment(100)])).open == (Assignment(100),)
+        assert left == []
+
+    virtually(main)
+
+
+def test_outcomes_that_stay_unknown_end_a_change() -> None:
+    async def main() -> None:
+        store = BusyStore()
+        orders = stored_orders(store, "x")
+        await orders.add([Assignment(1)])
+        store.unknown = UNKNOWN_MAX - 1
+        assert len((await orders.add([Assignment(2)])).open) == 2
+        store.unknown = UNKNOWN_MAX
+        with pytest.raises(StoreOutcomeUnknownError):
+            await orders.add([Assignment(3)])
+        assert store.unknown == 0
+
+    virtually(main)
 
 
 def test_the_record_names_the_bookie_after_it_took_its_place() -> None:
