@@ -11,7 +11,6 @@ round of its last look began counts.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final
 
@@ -32,8 +31,8 @@ class AuditWatch:
 
     def __init__(self, world: SimWorld) -> None:
         self._world = world
-        self._left: dict[BookieId, list[float]] = defaultdict(list)
-        """When a bookie left, each time."""
+        self._left: dict[BookieId, list[float]] = {}
+        """When a bookie left, each time. One that never came is missing from the beginning."""
         self._changed_at: dict[BookieId, float] = {}
         self._drained: set[BookieId] = set()
         self._switched_at = 0.0
@@ -46,8 +45,10 @@ class AuditWatch:
             self._switched_at = now
         if root in {BOOKIES, STANDINGS}:
             self._changed_at[name] = now
-        if root == BOOKIES and value is None:
-            self._left[name].append(now)
+        if root == BOOKIES:
+            left = self._left.setdefault(name, [])
+            if value is None:
+                left.append(now)
         if root == STANDINGS and value and Standing.decode(name, value).wish is Wish.DRAIN:
             self._drained.add(name)
 
@@ -116,8 +117,8 @@ class AuditWatch:
             f"{text}; {sorted(counted)} are missing",
         )
         for old in {place.old for each in wanted for place in each.replicas} - self._drained:
-            seen = auditor.seen.get(old, 0.0)
-            left = min((each for each in self._left[old] if each > seen), default=now)
+            seen = auditor.seen.get(old, -1.0)
+            left = min((each for each in self._left.get(old, [0.0]) if each > seen), default=now)
             since = max(left, auditor.started)
             require(
                 since + auditor.delay <= now,

@@ -36,6 +36,7 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (12350, "deletion", "a file of a log that was gone was taken for one of the next log"),
     (12799, "restored", "a ledger created again after the adoption was taken to be deleted"),
     (2843, "healing", "a bookie that was lost after the last healing was taken to be healed"),
+    (1007, "healed numbered", "a bookie that had not registered yet was taken to be there"),
     (0, "gap", "a reader never passed the second lost entry of a chunk"),
 )
 """(seed, workload, what it found)."""
