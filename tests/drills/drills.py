@@ -48,7 +48,7 @@ async def lost() -> Proof:
 
 
 async def stopped() -> Proof:
-    """A bookie that is stopped for a while comes back: no copy moves, it fetches what it missed."""
+    """A bookie that was stopped comes back: no copy moves, it fetches its missing entries."""
     async with scene(4) as here:
         async with here.load() as load:
             await load.more(3)

@@ -109,8 +109,8 @@ def test_a_missing_package_breaks_no_other_format(monkeypatch: pytest.MonkeyPatc
 def test_a_schema_names_columns_that_exist() -> None:
     options = ReadOptions.parse({"cluster": "c", "log": "orders"})
     assert options.with_columns(["payload", "offset"]).columns == ("payload", "offset")
-    with pytest.raises(ConfigurationError, match="'key': choose from"):
-        options.with_columns(["key"])
+    with pytest.raises(ConfigurationError, match="'colour': choose from"):
+        options.with_columns(["colour"])
 
 
 def test_a_view_with_other_columns_takes_no_records() -> None:
