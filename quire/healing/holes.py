@@ -10,14 +10,11 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from quire.aio.tasks import together
 from quire.entry import BookieId, LedgerId
-from quire.errors import QuireError
 from quire.healing.requests import Requests
 from quire.healing.survey import Survey
-from quire.ledger.inventory import compare, list_held, named_by
+from quire.ledger.inventory import compare, lists_of, named_by
 from quire.ledger.metadata import LedgerMetadata
-from quire.ledger.ranges import Ranges
 from quire.ledger.roster import Bookies
 from quire.repair.plan import Plan, plan_holes
 
@@ -79,18 +76,10 @@ class Holes:
 
     async def _plan(self, metadata: LedgerMetadata, up: set[BookieId]) -> Plan:
         """Compare the lists of the bookies that a ledger names, as far as they answer."""
-        answers: dict[BookieId, Ranges | QuireError] = {}
-
-        async def ask(bookie: BookieId) -> None:
-            try:
-                held = list_held(self._bookies, bookie, metadata.ledger, self._timeout)
-                answers[bookie] = await held
-            except QuireError as error:
-                answers[bookie] = error
-
-        await together(*(ask(each) for each in sorted(named_by(metadata) & up)))
+        named = named_by(metadata)
+        answers = await lists_of(self._bookies, named & up, metadata.ledger, self._timeout)
         plan, found = Plan(), compare(metadata, answers)
-        plan_holes(plan, found, named_by(metadata) - up)
+        plan_holes(plan, found, named - up)
         if found.lost:
             plan.wanted.clear()  # there is nothing to fetch them from
         return plan

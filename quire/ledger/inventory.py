@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from quire.aio.tasks import together
 from quire.bookie import list_all
 from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import QuireError
@@ -120,6 +121,28 @@ async def list_held(
         return await retry_transient(attempt)
 
     return await list_all(ask)
+
+
+async def lists_of(
+    bookies: Bookies, names: Iterable[BookieId], ledger: LedgerId, request_timeout: float
+) -> dict[BookieId, Ranges | QuireError]:
+    """Return what some bookies say that they hold of a ledger, or why one gave no answer."""
+    answers: dict[BookieId, Ranges | QuireError] = {}
+
+    async def ask(bookie: BookieId) -> None:
+        try:
+            answers[bookie] = await list_held(bookies, bookie, ledger, request_timeout)
+        except QuireError as error:
+            answers[bookie] = error
+
+    await together(*(ask(each) for each in sorted(names)))
+    return answers
+
+
+def whole_in(inventory: Inventory) -> frozenset[BookieId]:
+    """Return the bookies that list every entry that they must hold. Pure."""
+    whole = (each for each in inventory.holdings if not each.error and not each.missing)
+    return frozenset(each.bookie for each in whole)
 
 
 def named_by(metadata: LedgerMetadata) -> set[BookieId]:

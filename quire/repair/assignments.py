@@ -15,7 +15,7 @@ Pure. Not here: the store (orders.py), which places to give to which bookie (pla
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -23,8 +23,7 @@ from quire.entry import BookieId, LedgerId
 from quire.errors import CorruptRecordError, InvalidRequestError
 from quire.fields import NOTHING, Unknown, joined_row, split_row
 from quire.labels import Labels
-from quire.ledger.domains import spread
-from quire.ledger.metadata import LedgerMetadata, Replica
+from quire.ledger.metadata import Fragment, LedgerMetadata, Replica
 from quire.metastore.layout import check_bookie
 from quire.metastore.record import RecordFormat
 
@@ -133,13 +132,18 @@ def _number(value: object) -> int:
     return value
 
 
-def adopted(metadata: LedgerMetadata, replicas: Sequence[Replica]) -> LedgerMetadata:
+def adopted(
+    metadata: LedgerMetadata,
+    replicas: Sequence[Replica],
+    whole: Collection[BookieId] | None = None,
+) -> LedgerMetadata:
     """Return a closed ledger's metadata with the places given away that may be (H2 and
     H3 of docs/protocol.md).
 
     An open ledger stays as it is: its writer, or a recovery, still decides its last fragment.
     A place stays where it is if its write sets would else lose a domain that acks count: two
-    processes that ask for places of one ledger each know nothing of the other's.
+    processes that ask for places of one ledger each know nothing of the other's. `whole` are the
+    bookies that are known to hold all entries of their places. None counts every bookie as whole.
     """
     if not metadata.is_closed:
         return metadata
@@ -149,27 +153,34 @@ def adopted(metadata: LedgerMetadata, replicas: Sequence[Replica]) -> LedgerMeta
         if fragment is None or each.position >= len(fragment.bookies):
             continue
         if fragment.bookies[each.position] == each.old and each.new not in fragment.bookies:
-            changed = value.with_replica(each.first, each.position, each.new, each.labels)
-            if _keeps_domains(value, fragment.labels, changed.fragment_of(each.first).labels):
-                value = changed
+            known = fragment.bookies if whole is None else whole
+            if _keeps_domains(metadata, fragment, each, known):
+                value = value.with_replica(each.first, each.position, each.new, each.labels)
     return value
 
 
 def _keeps_domains(
-    metadata: LedgerMetadata, before: Sequence[Labels], after: Sequence[Labels]
+    metadata: LedgerMetadata, fragment: Fragment, move: Replica, whole: Collection[BookieId]
 ) -> bool:
-    """Tell whether no write set falls below the domains that acks need, or farther below.
+    """Tell whether no copies of an entry fall below the domains that acks need, or farther below,
+    when a place moves. The bookies that are not known to be whole may have any entry, or lack it.
     A bookie without a label may be anywhere: it is in no domain.
     """
     if metadata.placement.durable is None:
         return True
     level, needed = metadata.placement.durable
+    domains = [each.domain(level) if each.names(level) else None for each in fragment.labels]
+    old = domains[move.position]
+    new = move.labels.domain(level) if move.labels.names(level) else None
+    if old is None or old == new:
+        return True
     for start in range(metadata.replication.ensemble):
-        had, has = (
-            spread((labels[at] for at in positions if labels[at].names(level)), level)
-            for positions in [metadata.replication.write_set(start)]
-            for labels in (before, after)
-        )
-        if has < min(had, needed):
+        write_set = metadata.replication.write_set(start)
+        if move.position not in write_set:
+            continue
+        others = {at: domains[at] for at in write_set if at != move.position and domains[at]}
+        kept = {domain for at, domain in others.items() if fragment.bookies[at] in whole}
+        is_more = new is not None and new not in others.values()
+        if old not in kept and not is_more and len(kept.union([new] if new else ())) < needed:
             return False
     return True

@@ -19,11 +19,13 @@ from quire.errors import (
     CorruptEntryError,
     InvalidRequestError,
     QuireError,
+    RetryError,
     UnreadableError,
     VersionConflictError,
 )
+from quire.ledger.inventory import compare, lists_of, named_by, whole_in
 from quire.ledger.links import link_bookie
-from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.quorum_call import within
 from quire.ledger.records import LedgerRecords
 from quire.ledger.remote import REQUEST_SECONDS
@@ -99,13 +101,24 @@ class PeerCopies:
             return 0
 
         counted, version = self._counted.get(ledger, (frozenset[Stretch](), 0))
+        compared, whole = await self._whole(ledger, assigned.replicas)
 
         def decide(metadata: LedgerMetadata) -> LedgerMetadata | None:
             wanted = adopted(metadata, assigned.replicas)
             # Another bookie may have had a place, and given it back since: it was not counted.
             if not counted.issuperset(owed_by(wanted, self._bookie).stretches):
                 raise VersionConflictError(ledger_path(ledger), version)
-            return None if wanted == metadata else wanted
+            if wanted == metadata:
+                return None
+            # A record that changed since may ask the same bookies for more.
+            if wanted != adopted(
+                metadata, assigned.replicas, whole if metadata == compared else ()
+            ):
+                raise RetryError(
+                    f"ledger {ledger} gives no place away yet: other bookies that it names may "
+                    "lack entries, and its copies would be in too few domains"
+                )
+            return wanted
 
         taken = 0
         if assigned.replicas:
@@ -113,6 +126,22 @@ class PeerCopies:
             taken = held_places(entered.metadata, assigned.replicas)
         await self._orders.done(assigned)
         return taken
+
+    async def _whole(
+        self, ledger: LedgerId, replicas: Sequence[Replica]
+    ) -> tuple[LedgerMetadata | None, frozenset[BookieId]]:
+        """Return the bookies that list every entry of their places, by the record that the last
+        `owed` read. They are asked only if some places hang on it: a ledger may be closed, by a
+        quorum, with a bookie in its record that lacks entries.
+        """
+        metadata = self._metadata
+        if metadata is None or metadata.ledger != ledger:
+            return None, frozenset()
+        if adopted(metadata, replicas, ()) == adopted(metadata, replicas):
+            return metadata, frozenset()
+        others = named_by(metadata) - {self._bookie}
+        answers = await lists_of(self._bookies, others, ledger, self._timeout)
+        return metadata, whole_in(compare(metadata, answers))
 
     async def fetch(
         self, ledger: LedgerId, entries: Sequence[EntryId], bytes_max: int

@@ -152,6 +152,51 @@ def test_a_place_keeps_as_many_domains_as_acks_count(
     assert (after != before) is fits
 
 
+@pytest.mark.parametrize(
+    ("zones", "new", "whole", "fits"),
+    [
+        (("z0", "z0", "z1"), "z1", "bc", True),
+        (("z0", "z0", "z1"), "z1", "c", False),
+        (("z0", "z0", "z1"), "z0", "", True),
+        (("z0", "z0", "z1"), "z2", "", True),
+        (("z0", "z0", "z1"), "", "bc", True),
+        (("z0", "z0", "z1"), "", "c", False),
+        (("z0", "z1", "z2"), "z2", "bc", True),
+        (("z0", "z1", "z2"), "z2", "b", True),
+        (("z0", "z1", "z2"), "z2", "c", False),
+        (("", "z0", "z1"), "z1", "", True),
+    ],
+)
+def test_a_bookie_that_may_lack_entries_counts_for_no_domain(
+    zones: tuple[str, ...], new: str, whole: str, fits: bool
+) -> None:
+    before = zoned(*zones)
+    move = Replica(0, 0, "a", "new", zone(new))
+    assert (adopted(before, [move], whole) != before) is fits
+
+
+def test_a_place_that_may_move_lowers_the_domains_of_no_possible_copies() -> None:
+    """Every set of holders with the bookie that leaves, and all who are known to be whole."""
+    names, places = ("a", "b", "c", "d"), ("", "z0", "z1", "z2")
+    for zones, new, needed in itertools.product(
+        itertools.product(places, repeat=4), places, (2, 3)
+    ):
+        before = LedgerMetadata(
+            *(7, Replication(4, 4, 2), DigestKind.CRC32C, ""),
+            *((Fragment(0, names, tuple(map(zone, zones))),), LedgerState.CLOSED, 39, 100),
+            placement=Placement(durable=Spread("zone", needed)),
+        )
+        move = Replica(0, 0, "a", "new", zone(new))
+        for whole in ("", "b", "cd", "bcd"):
+            lowers = False
+            for more in itertools.product((False, True), repeat=3):
+                held = {at for at in (1, 2, 3) if names[at] in whole or more[at - 1]}
+                kept = {zones[at] for at in held} - {""}
+                had, has = len(kept | {zones[0]} - {""}), len(kept | {new} - {""})
+                lowers |= has < min(had, needed)
+            assert (adopted(before, [move], whole) == before) is lowers, (zones, new, whole)
+
+
 def test_any_order_of_any_moves_leaves_every_fragment_with_different_bookies() -> None:
     """H2 and H3, for every two moves out of a random set, by two bookies at once."""
     rng = random.Random(1)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
 from quire.entry import DigestKind, Sealer, key_check
-from quire.errors import UnreadableError
+from quire.errors import BookieUnavailableError, RetryError, UnreadableError
 from quire.labels import NOWHERE, Labels
-from quire.ledger.domains import Candidate
+from quire.ledger.domains import Candidate, Placement, Spread
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.ledger.quorum import Replication
 from quire.ledger.stored_records import StoredRecords
@@ -128,6 +129,130 @@ def test_the_bookie_that_leaves_is_read_first(leaves: str) -> None:
         peers.bookies[leaves] = MemoryBookie(leaves)  # lost meanwhile
         await copies.fetch(7, [4], 1 << 20)
         assert asked != []
+
+    asyncio.run(main())
+
+
+class Zones:
+    """A closed ledger with acks in two zones: `a` and `c` hold it, `b` got none of it, and `d`
+    has copied it and is asked for the place of `a`.
+    """
+
+    def __init__(self, store: MemoryStore, peers: Peers, sealer: Sealer) -> None:
+        self.store, self.peers, self.sealer = store, peers, sealer
+        self.asked: list[str] = []
+        for name, each in peers.bookies.items():
+
+            async def before(call: str, ledger: int, name: str = name) -> None:
+                self.asked.append(name)
+
+            each.before = before
+
+    @classmethod
+    async def open(cls) -> Zones:
+        store, peers, sealer = await cluster(DigestKind.CRC32C)
+        found = await store.get(ledger_path(7))
+        metadata = LedgerMetadata.decode(ledger_path(7), found.value)
+        labels = tuple(Labels(zone=each) for each in ("z0", "z0", "z1"))
+        metadata = replace(
+            metadata,
+            fragments=(Fragment(0, ("a", "b", "c"), labels),),
+            placement=Placement(durable=Spread("zone", 2)),
+        )
+        await store.put(ledger_path(7), metadata.encode(), found.version)
+        peers.bookies["b"].ledgers.clear()
+        return cls(store, peers, sealer)
+
+    async def fill(self, bookie: str, size: int = 10) -> None:
+        run = pack_run(self.sealer.seal(each, each - 1, 100, b"%d" % each) for each in range(size))
+        await self.peers.bookies[bookie].add(7, self.sealer.access_key, run)
+
+    async def take(self, zone: str) -> int:
+        orders = StoredOrders(self.store, StoredRecords(self.store, random.Random(0)), "d")
+        move = Replica(0, 0, "a", "d", Labels(zone=zone))
+        copies = copies_for(
+            self.store, self.peers, await orders.add([Assignment(7, (move,))]), bookie="d"
+        )
+        await copies.owed(7)
+        self.asked.clear()
+        try:
+            return await copies.take_places(7)
+        finally:
+            self.left = len((await orders.read()).open)
+
+    async def ensemble(self) -> tuple[str, ...]:
+        found = await self.store.get(ledger_path(7))
+        return LedgerMetadata.decode(ledger_path(7), found.value).last_fragment.bookies
+
+
+def test_a_place_waits_for_a_bookie_that_lacks_entries_of_the_domains_of_acks() -> None:
+    """`a` and `c` acknowledged in two zones; with `d` instead of `a`, only one zone had copies."""
+
+    async def main() -> None:
+        scene = await Zones.open()
+        await scene.fill("a")
+        for held in (0, 9):
+            if held:
+                await scene.fill("b", held)
+            with pytest.raises(RetryError, match="ledger 7 gives no place away yet"):
+                await scene.take("z1")
+            assert await scene.ensemble() == ("a", "b", "c")
+            assert scene.left, "it is tried again"
+        await scene.fill("b")
+        assert await scene.take("z1") == 1
+        assert await scene.ensemble() == ("d", "b", "c")
+        assert not scene.left
+
+    asyncio.run(main())
+
+
+def test_a_place_waits_for_the_list_of_a_bookie_that_does_not_answer() -> None:
+    async def main() -> None:
+        scene = await Zones.open()
+        await scene.fill("b")
+        heard = scene.peers.bookies["b"].before
+
+        async def gone(call: str, ledger: int) -> None:
+            raise BookieUnavailableError("b", "connection refused")
+
+        scene.peers.bookies["b"].before = gone
+        with pytest.raises(RetryError, match="no place away yet"):
+            await scene.take("z1")
+        scene.peers.bookies["b"].before = heard
+        assert await scene.take("z1") == 1
+
+    asyncio.run(main())
+
+
+def test_a_list_is_worth_nothing_beside_a_record_that_changed() -> None:
+    """The place of `c` is given to `c2` while lists are asked for: who holds it is not known."""
+
+    async def main() -> None:
+        scene = await Zones.open()
+        await scene.fill("b")
+
+        async def changes(call: str, ledger: int) -> None:
+            found = await scene.store.get(ledger_path(7))
+            metadata = LedgerMetadata.decode(ledger_path(7), found.value)
+            if "c2" not in metadata.last_fragment.bookies:
+                moved = metadata.with_replica(0, 2, "c2", Labels(zone="z1"))
+                await scene.store.put(ledger_path(7), moved.encode(), found.version)
+
+        scene.peers.bookies["c"].before = changes
+        with pytest.raises(RetryError, match="no place away yet"):
+            await scene.take("z1")
+        assert await scene.ensemble() == ("a", "b", "c2")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("zone", ["z0", "z2"])
+def test_no_list_is_asked_for_where_a_place_lowers_no_domain(zone: str) -> None:
+    async def main() -> None:
+        scene = await Zones.open()
+        assert await scene.take(zone) == 1
+        assert scene.asked == []
+        assert await scene.ensemble() == ("d", "b", "c")
 
     asyncio.run(main())
 

@@ -37,6 +37,7 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (12799, "restored", "a ledger created again after the adoption was taken to be deleted"),
     (2843, "healing", "a bookie that was lost after the last healing was taken to be healed"),
     (1007, "healed numbered", "a bookie that had not registered yet was taken to be there"),
+    (2348, "healed ledger", "a place moved out of a zone whose other bookie had got no entries"),
     (0, "gap", "a reader never passed the second lost entry of a chunk"),
 )
 """(seed, workload, what it found)."""
