@@ -32,7 +32,7 @@ def lines(seeds: int) -> Iterator[str]:
             yield f"{workload} {seed} {result.verdict} {result.steps} {result.trace}"
 
 
-def traces(seeds: int, hash_seed: str, timeout: float | None = None) -> list[str]:
+def traces(seeds: int, hash_seed: str) -> list[str]:
     """The same, in a fresh interpreter."""
     found = subprocess.run(
         [sys.executable, "-m", "tests.sim.determinism", "--print", "--seeds", str(seeds)],
@@ -41,7 +41,6 @@ def traces(seeds: int, hash_seed: str, timeout: float | None = None) -> list[str
         capture_output=True,
         text=True,
         check=True,
-        timeout=timeout,
     )
     return found.stdout.splitlines()
 
