@@ -32,6 +32,7 @@ from typing import Final, NamedTuple, Protocol
 
 from quire.entry import ENTRY_MAX, NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.errors import (
+    InvalidRequestError,
     LedgerDisownedError,
     LedgerRetiredError,
     NoSuchEntryError,
@@ -314,6 +315,14 @@ async def list_all(
         found += piece
         first = found[-1][1] + 1
     return found
+
+
+def check_range(first: EntryId, last: EntryId) -> None:
+    """Raise `InvalidRequestError` for entries that are not a range."""
+    if not 0 <= first <= last:
+        raise InvalidRequestError(
+            f"entries {first} to {last} are not a range: expected 0 <= first <= last"
+        )
 
 
 def refused(error: Exception) -> asyncio.Future[None]:

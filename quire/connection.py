@@ -34,7 +34,7 @@ from quire.ledger.stored_records import StoredRecords
 from quire.log.directory import LogDirectory
 from quire.log.manifest.options import LogOptions
 from quire.metastore import open_store
-from quire.metastore.cluster import Level, NewestLevel
+from quire.metastore.cluster import Level
 from quire.metastore.members import registered
 from quire.metastore.metered import metered
 from quire.metastore.place import resolve_store
@@ -43,6 +43,7 @@ from quire.metrics.registry import CollectorRegistry
 from quire.opening import Opening
 from quire.service.snapshots import Snapshots
 from quire.steady import machine_clock
+from quire.version import SPEAKS
 from quire.wire.certificates import Certificates, TlsOptions, local_tls
 from quire.wire.tls import Contexts
 
@@ -162,7 +163,8 @@ async def _connected(
             metadata_store = cluster.guarded(opened)
             records = await cluster.records(metadata_store)
             roster = cluster.roster(metadata_store, limits.request_timeout)
-            level = NewestLevel()  # programs before level 2 open no ledgers of Apache's bookies
+            # Programs before level 2 open no ledgers of Apache's bookies.
+            level = Level(metadata_store, SPEAKS.highest)
         stack.push_async_callback(handles.release, "a connection to a bookie", roster.close)
         await roster.start()
         catalog = LedgerCatalog(

@@ -6,13 +6,29 @@ Pure: no clock and no I/O.
 from __future__ import annotations
 
 import contextlib
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from quire.errors import InvalidRequestError
 from quire.log.records.position import AtTxid, Position
 
 Place: TypeAlias = Position | int | datetime | AtTxid
+
+
+def iso_time(timestamp_ms: int) -> str | None:
+    """Return a time in UTC as `parse_place` takes it: `2026-07-31T09:30:00.123Z`.
+
+    Args:
+        timestamp_ms: Unix milliseconds.
+
+    Returns:
+        The text; None for a time that no calendar has.
+    """
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
 
 
 def parse_place(text: str) -> Place:

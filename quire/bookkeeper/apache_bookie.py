@@ -35,6 +35,7 @@ from quire.bookie import (
     BookieInfo,
     LedgerTail,
     Stride,
+    check_range,
     refused,
 )
 from quire.bookkeeper import wire3
@@ -209,10 +210,7 @@ class ApacheBookie:
         stride: Stride | None = None,
     ) -> bytes:
         """See `Bookie.read`."""
-        if not 0 <= first <= last:
-            raise InvalidRequestError(
-                f"entries {first} to {last} are not a range: expected 0 <= first <= last"
-            )
+        check_range(first, last)
         wanted = WantedRange(ledger, first, last, bytes_max, stride)
         return await self._entries.read(self._link(), wanted, fence_key)
 
@@ -275,10 +273,7 @@ class ApacheBookie:
         self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId
     ) -> list[tuple[EntryId, EntryId]]:
         """See `Bookie.sync`. Neither key nor fence are looked at."""
-        if not 0 <= first <= last:
-            raise InvalidRequestError(
-                f"entries {first} to {last} are not a range: expected 0 <= first <= last"
-            )
+        check_range(first, last)
         link = self._link()
         held = self._acknowledged.within(ledger, first, last)
         missing = held.missing(first, min(last, await self._entries.highest(link, ledger)))

@@ -22,7 +22,6 @@ from quire.bookkeeper.metadata_format import ApacheRecord, decode, new_record
 from quire.entry import BookieId, DigestKind, LedgerId
 from quire.errors import (
     ConfigurationError,
-    InvalidRequestError,
     NoSuchLedgerError,
     NoSuchNodeError,
     UnsupportedError,
@@ -30,13 +29,10 @@ from quire.errors import (
 )
 from quire.ledger.domains import ANYWHERE
 from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.new_record import create_record
 from quire.ledger.records import NewId, RecordsCapability, VersionedMetadata
-from quire.metastore.changes import Change, Check, Create, Delete
-from quire.metastore.layout import VALUE_BYTES_MAX
+from quire.metastore.changes import Change, Check, Delete
 from quire.metastore.store import MetadataStore
-
-NEW_BYTES_MAX: Final = VALUE_BYTES_MAX // 2
-"""Bytes of a new record: it grows with every fragment, and must still take its end."""
 
 
 class ApacheRecords:
@@ -73,16 +69,7 @@ class ApacheRecords:
         path = self._layout.path(metadata.ledger)
         record = new_record(metadata, password)
         value = record.encode()
-        if len(value) > NEW_BYTES_MAX:
-            raise InvalidRequestError(
-                f"a new ledger's record has {len(value)} bytes with its custom metadata, at most "
-                f"{NEW_BYTES_MAX} are allowed: keep large values in entries"
-            )
-        if along:
-            version = (await self._store.commit([Create(path, value), *along]))[path]
-        else:
-            version = await self._store.create(path, value)
-        return VersionedMetadata(metadata, version)
+        return VersionedMetadata(metadata, await create_record(self._store, path, value, along))
 
     async def read(self, ledger: LedgerId) -> VersionedMetadata:
         """See `LedgerRecords.read`."""

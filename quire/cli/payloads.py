@@ -11,7 +11,7 @@ import base64
 import binascii
 import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -19,6 +19,7 @@ import click
 
 from quire.entry import ENTRY_BYTES_MAX
 from quire.errors import ConfigurationError, EntryTooLargeError
+from quire.log.records.attribute_json import text_field
 
 READ_BYTES: Final = 256 * 1024
 """Bytes asked of standard input at a time."""
@@ -73,7 +74,7 @@ def encode_payload(payload: bytes, encoding: str) -> bytes:
     return _ENCODERS[encoding](payload)
 
 
-def payload_fields(payload: bytes, encoding: str) -> dict[str, str]:
+def payload_fields(payload: bytes, encoding: str) -> Mapping[str, str | None]:
     """Return a payload as fields of a JSON object.
 
     `payload` is text; with the encoding `raw`, bytes that are not UTF-8 are given as
@@ -81,10 +82,7 @@ def payload_fields(payload: bytes, encoding: str) -> dict[str, str]:
     """
     if encoding != "raw":
         return {"payload": encode_payload(payload, encoding).decode()}
-    try:
-        return {"payload": payload.decode()}
-    except UnicodeDecodeError:
-        return {"payload_base64": base64.b64encode(payload).decode()}
+    return text_field("payload", payload)
 
 
 async def records(

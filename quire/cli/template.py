@@ -12,24 +12,26 @@ import os
 import re
 import string
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Final
 
 from quire.errors import ConfigurationError
 from quire.log.records.position import Record
+from quire.places import iso_time
 
 FIELDS: Final[dict[str, Callable[[Record], object]]] = {
     "position": lambda record: record.position,
     "offset": lambda record: record.offset,
     "epoch": lambda record: record.epoch,
-    "time": lambda record: iso_time(record.timestamp_ms),
+    "time": lambda record: _time(record.timestamp_ms),
     "timestamp_ms": lambda record: record.timestamp_ms,
     "txid": lambda record: "-" if record.txid is None else record.txid,
     "key": lambda record: "-" if record.key is None else _shown(record.key),
     "headers": lambda record: ",".join(
         f"{name}={_shown(value or b'')}" for name, value in record.headers
     ),
-    "event_time": lambda record: _event_time(record.event_time_ms),
+    "event_time": lambda record: (
+        "-" if record.event_time_ms is None else _time(record.event_time_ms)
+    ),
 }
 """Fields besides `payload`, whose bytes depend on `--payload`."""
 
@@ -69,19 +71,8 @@ def _shown(data: bytes) -> str:
     return data.decode(errors="backslashreplace")
 
 
-def _event_time(time_ms: int | None) -> str:
-    if time_ms is None:
-        return "-"
-    try:
-        return iso_time(time_ms)
-    except (ValueError, OverflowError, OSError):
-        return str(time_ms)  # a time that no calendar has
-
-
-def iso_time(timestamp_ms: int) -> str:
-    """Return a time in UTC as `--from` takes it: `2026-07-31T09:30:00.123Z`."""
-    moment = datetime.fromtimestamp(timestamp_ms // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
+def _time(time_ms: int) -> object:
+    return iso_time(time_ms) or time_ms
 
 
 def _value(record: Record, payload: bytes, field: str) -> bytes:

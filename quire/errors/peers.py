@@ -74,13 +74,14 @@ class FormatLevelError(ConfigurationError):
 class LevelNeededError(ConfigurationError):
     """The call writes a format that the cluster's feature level does not allow yet."""
 
-    def __init__(self, what: str, level: int) -> None:
+    def __init__(self, what: str, level: int, found: int) -> None:
         super().__init__(
-            f"{what} need feature level {level}, and the cluster is at a lower one: upgrade all "
-            "its programs, then finish with `quire cluster upgrade --finish`"
+            f"{what} needs feature level {level}, the cluster is at {found}: upgrade all programs, "
+            "then run `quire cluster upgrade --finish`"
         )
         self.what = what
         self.level = level
+        self.found = found
 
 
 class UnsupportedError(InvalidRequestError):

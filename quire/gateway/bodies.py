@@ -13,7 +13,6 @@ import binascii
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from quire.errors import InvalidRequestError
@@ -21,6 +20,7 @@ from quire.log.records.attribute_json import ATTRIBUTE_FIELDS, attribute_fields,
 from quire.log.records.attributes import Appendable
 from quire.log.records.position import Record
 from quire.log.records.producers import ProducerSequence
+from quire.places import iso_time
 
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
@@ -182,7 +182,7 @@ def record_fields(record: Record) -> dict[str, object]:
     fields: dict[str, object] = {
         "offset": record.offset,
         "position": str(record.position),
-        "time": _time(record.timestamp_ms),
+        "time": iso_time(record.timestamp_ms) or record.timestamp_ms,
         "epoch": record.epoch,
     }
     if record.txid is not None:
@@ -193,14 +193,6 @@ def record_fields(record: Record) -> dict[str, object]:
     except UnicodeDecodeError:
         fields["base64"] = base64.b64encode(record.payload).decode()
     return fields
-
-
-def _time(timestamp_ms: int) -> str | int:
-    try:
-        time = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return timestamp_ms  # a time that no calendar has
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def lines_of(records: Sequence[Record]) -> bytes:

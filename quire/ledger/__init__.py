@@ -10,8 +10,8 @@ Writing: `writer.py`, `pending_appends.py`, `backlog.py`, `ensemble.py`, `replic
 Reading: `reader.py`, `known.py`, `fetch.py`, `read_ahead.py`; followers: `following.py`, `tail.py`,
 `recent.py` (pure). Recovery: `recovery.py`, `read_lac.py`, `write_back.py`,
 `replicate_fragments.py`. All of them ask by `quorum_call.py`.
-Records: the port `records.py`, quire's own in `stored_records.py` with `ids.py`, and
-`versioned.py`.
+Records: the port `records.py`, quire's own in `stored_records.py` with `ids.py`, `new_record.py`,
+and `versioned.py`.
 Around them: `catalog.py`, `inventory.py`, `observed_store.py`, and the way to a bookie:
 `roster.py`, `links.py`, `remote.py`, `run_stream.py`.
 

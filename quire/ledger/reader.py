@@ -21,6 +21,7 @@ from typing import Final
 from quire.aio.backoff import Backoff
 from quire.aio.handle import Handle
 from quire.aio.home import Home
+from quire.bookie import check_range
 from quire.entry import Entry, EntryId, LedgerId, Sealer
 from quire.errors import (
     HandleClosedError,
@@ -336,10 +337,7 @@ class LedgerReader(Handle):
 
     def _check_range(self, first: EntryId, last: EntryId | None) -> None:
         self._check_open()
-        if first < 0 or (last is not None and last < first):
-            raise InvalidRequestError(
-                f"entries {first} to {last} are not a range: expected 0 <= first <= last"
-            )
+        check_range(first, first if last is None else last)
 
     async def _bound(self, first: EntryId, last: EntryId | None) -> EntryId:
         """Return the last entry for a read of confirmed entries, asking bookies if the known LAC is

@@ -15,7 +15,7 @@ from typing import Final
 from quire.entry import BookieId, LedgerId
 from quire.errors import (
     ConflictError,
-    InvalidRequestError,
+    LevelNeededError,
     NoSuchLedgerError,
     NoSuchNodeError,
     OutcomeUnknownError,
@@ -24,25 +24,21 @@ from quire.errors import (
 from quire.ledger.domains import ANYWHERE
 from quire.ledger.ids import LedgerIds
 from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.new_record import create_record
 from quire.ledger.records import NewId, RecordsCapability, VersionedMetadata
 from quire.ledger.recovery_plan import is_older
-from quire.metastore.changes import Change, Create, Delete, Put
+from quire.metastore.changes import Change, Delete, Put
 from quire.metastore.cluster import adopted_incarnation, read_cluster
 from quire.metastore.layout import (
     BOOKIES,
     COOKIES,
     LEDGERS,
     LEDGERS_PER_SHARD,
-    VALUE_BYTES_MAX,
     ledger_path,
     parent_of,
     parse_ledger,
 )
 from quire.metastore.store import MetadataStore
-
-NEW_BYTES_MAX: Final = VALUE_BYTES_MAX // 2
-"""Bytes of a new record: it grows with every fragment, and must still take its end."""
-
 
 PLACEMENT_LEVEL: Final = 2
 """Programs of level 1 would drop a placement, and recover without counting domains."""
@@ -73,16 +69,7 @@ class StoredRecords:
         if metadata.placement != ANYWHERE:
             await self._check_level()
         path, value = ledger_path(metadata.ledger), metadata.encode()
-        if len(value) > NEW_BYTES_MAX:
-            raise InvalidRequestError(
-                f"a new ledger's record has {len(value)} bytes with its custom metadata, at most "
-                f"{NEW_BYTES_MAX} are allowed: keep large values in entries"
-            )
-        if along:
-            version = (await self._store.commit([Create(path, value), *along]))[path]
-        else:
-            version = await self._store.create(path, value)
-        return VersionedMetadata(metadata, version)
+        return VersionedMetadata(metadata, await create_record(self._store, path, value, along))
 
     async def _check_level(self) -> None:
         """Raise before programs that know no placement could have to recover the ledger."""
@@ -91,10 +78,7 @@ class StoredRecords:
         except NoSuchNodeError:
             return  # a store of ledgers alone
         if found < PLACEMENT_LEVEL:
-            raise InvalidRequestError(
-                f"a placement needs feature level {PLACEMENT_LEVEL}, the cluster is at {found}: "
-                "upgrade all programs, then run `quire cluster upgrade --finish`"
-            )
+            raise LevelNeededError("a placement", PLACEMENT_LEVEL, found)
 
     async def read(self, ledger: LedgerId) -> VersionedMetadata:
         """See `LedgerRecords.read`."""

@@ -101,10 +101,16 @@ class Level:
     after `RECHECK_SECONDS`.
     """
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, seen: int = 0) -> None:
+        """`seen` is a level that the cluster has for certain."""
         self._store = store
-        self._seen = 0
+        self._seen = seen
         self._again_at = 0.0
+
+    @property
+    def seen(self) -> int:
+        """The level that was read last, 0 before the first look."""
+        return self._seen
 
     async def allows(self, level: int) -> bool:
         """Return whether the formats of a level may be written. Raises the store's errors."""
@@ -116,17 +122,6 @@ class Level:
                 self._seen = FIRST_LEVEL
             self._again_at = now + RECHECK_SECONDS
         return self._seen >= level
-
-
-class NewestLevel(Level):
-    """The level of a place that no program without feature levels can use."""
-
-    def __init__(self) -> None:
-        """Looks nowhere."""
-
-    async def allows(self, level: int) -> bool:
-        """Return whether this program writes the formats of a level."""
-        return level <= SPEAKS.highest
 
 
 EPOCH_BITS: Final = 24

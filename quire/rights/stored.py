@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from quire.errors import ConfigurationError, MissingRightsError, NoSuchNodeError
+from quire.errors import LevelNeededError, MissingRightsError, NoSuchNodeError
 from quire.metastore.changes import Change, Put
 from quire.metastore.changing import change_records, find_record, written
 from quire.metastore.cluster import Cluster, read_cluster
@@ -110,17 +110,14 @@ async def _change(
 async def _marking(store: MetadataStore) -> list[Change]:
     """Return the change that notes in the cluster's record that there is a table, if it is needed.
 
-    Raises `ConfigurationError` below the level of rights.
+    Raises `LevelNeededError` below the level of rights.
     """
     record = await store.get(CLUSTER)
     cluster = Cluster.decode(record.value)
     check_level(max(cluster.level, cluster.raising))
     if cluster.level < RIGHTS_LEVEL:
-        raise ConfigurationError(
-            f"rights need feature level {RIGHTS_LEVEL}, because older bookies do not obey them, "
-            f"and the cluster is at {cluster.level}: upgrade all programs, then run `quire cluster "
-            "upgrade --finish`"
-        )
+        what = "a table of rights, which older bookies do not obey,"
+        raise LevelNeededError(what, RIGHTS_LEVEL, cluster.level)
     if cluster.ruled:
         return []
     return [Put(CLUSTER, replace(cluster, ruled=True).encode(), record.version)]

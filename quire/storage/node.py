@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import Final
 
 from quire.aio.timing import time_limit
-from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail, Stride, refused
+from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail, Stride, check_range, refused
 from quire.entry import NO_ENTRY, OPEN_KEY, BookieId, EntryId, LedgerId
 from quire.errors import (
     CorruptEntryError,
@@ -399,10 +399,7 @@ class BookieNode:
     ) -> list[tuple[EntryId, EntryId]]:
         """See `Bookie.sync`."""
         self._engine.check_moving()
-        if not 0 <= first <= last:
-            raise InvalidRequestError(
-                f"entries {first} to {last} are not a range: expected 0 <= first <= last"
-            )
+        check_range(first, last)
         self._storage.retired.check_writer(ledger)
         state = await self._authorize(ledger, key)
         await self._check_fence(state)

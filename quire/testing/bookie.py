@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from quire.aio.timing import time_limit
-from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail, Stride
+from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail, Stride, check_range
 from quire.entry import (
     HEADER,
     LAC_HEADER,
@@ -183,10 +183,7 @@ class MemoryBookie:
         stride: Stride | None = None,
     ) -> bytes:
         await self.before("read", ledger)
-        if not 0 <= first <= last:
-            raise InvalidRequestError(
-                f"entries {first} to {last} are not a range: expected 0 <= first <= last"
-            )
+        check_range(first, last)
         if fence_key is not None:
             self._fence(ledger, fence_key)
         self._check_kept(ledger)
@@ -255,10 +252,7 @@ class MemoryBookie:
         self, ledger: LedgerId, key: bytes, first: EntryId, last: EntryId
     ) -> list[tuple[EntryId, EntryId]]:
         await self.before("sync", ledger)
-        if not 0 <= first <= last:
-            raise InvalidRequestError(
-                f"entries {first} to {last} are not a range: expected 0 <= first <= last"
-            )
+        check_range(first, last)
         self._check_writer(ledger)
         if ledger not in self.ledgers or self.ledgers[ledger].key is None:
             return []

@@ -18,9 +18,9 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.ledger.metadata import LedgerState
+from quire.ledger.new_record import NEW_BYTES_MAX
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
-from quire.ledger.stored_records import NEW_BYTES_MAX
 from quire.metastore.layout import LEDGERS, bookie_path, ledger_path
 from quire.metastore.memory import MemoryStore
 from tests.support.memory_cluster import MemoryCluster, slowly

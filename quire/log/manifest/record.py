@@ -96,8 +96,8 @@ class ManifestRecord:
     async def check_attributes_allowed(self) -> None:
         """Raise `LevelNeededError` unless records may have keys, headers and event times."""
         if not await self._level.allows(levels.ATTRIBUTES_LEVEL):
-            what = "keys, headers and event times of records"
-            raise LevelNeededError(what, levels.ATTRIBUTES_LEVEL)
+            what = "a record with a key, headers or an event time"
+            raise LevelNeededError(what, levels.ATTRIBUTES_LEVEL, self._level.seen)
 
     async def epoch_floor(self) -> int:
         """Return what a new epoch must be above, whatever a restored store has lost.

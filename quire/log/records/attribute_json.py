@@ -25,10 +25,10 @@ def attribute_fields(record: Record) -> dict[str, Any]:
     """Return the fields of a record's key, headers and event time."""
     fields: dict[str, Any] = {}
     if record.key is not None:
-        fields |= _text("key", record.key)
+        fields |= text_field("key", record.key)
     if record.headers:
         fields["headers"] = [
-            {"name": name, **_text("value", data)} for name, data in record.headers
+            {"name": name, **text_field("value", data)} for name, data in record.headers
         ]
     if record.event_time_ms is not None:
         fields["event_time_ms"] = record.event_time_ms
@@ -92,7 +92,8 @@ def _data(fields: Mapping[str, Any], name: str) -> bytes | None:
     )
 
 
-def _text(name: str, data: bytes | None) -> dict[str, str | None]:
+def text_field(name: str, data: bytes | None) -> dict[str, str | None]:
+    """Return bytes as a field of text, or of base64 under its other name if they are not UTF-8."""
     try:
         return {name: None if data is None else data.decode()}
     except UnicodeDecodeError:
