@@ -32,6 +32,7 @@ from quire.ledger.records import LedgerRecords
 from quire.ledger.roster import BookieRoster
 from quire.ledger.stored_records import StoredRecords
 from quire.log.directory import LogDirectory
+from quire.log.manifest.holder import Process
 from quire.log.manifest.options import LogOptions
 from quire.metastore import open_store
 from quire.metastore.cluster import Level
@@ -185,6 +186,7 @@ async def _connected(
             attachments=lambda name: [Snapshots(metadata_store, catalog, name, LogOptions())],
             meter=meter,
             level=level,
+            process=Process(socket.gethostname(), os.getpid()),
         )
         if cluster is None or cluster.is_writable:
             where = f"{socket.gethostname()}, process {os.getpid()}"

@@ -16,7 +16,7 @@ from quire.ledger.ranges import Ranges
 from quire.log.maintenance.cursor_record import CursorInfo
 from quire.log.maintenance.cursors import LogCursors
 from quire.log.manifest.cold_files import ColdFile
-from quire.log.manifest.info import LogInfo, SegmentInfo
+from quire.log.manifest.info import LogInfo, LogLeader, SegmentInfo
 from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.reading.gaps import Gap, OnGap
 from quire.log.reading.search import LogEnd
@@ -58,6 +58,7 @@ __all__ = [
     "LogCursors",
     "LogEnd",
     "LogInfo",
+    "LogLeader",
     "OnGap",
     "Opening",
     "OpeningReader",

@@ -120,6 +120,11 @@ def lead(manifest: LogManifest) -> LogManifest:
     return manifest.aged(Reading(1_700_000_000_900, "machine", 500)).forget([3])
 
 
+def roll(manifest: LogManifest) -> LogManifest:
+    """The leader begins another segment: its row stays as the takeover wrote it."""
+    return manifest.append_segment(12, 1_700_000_000_700)
+
+
 def registration(data: bytes) -> bytes:
     """The bookie becomes read-only."""
     address = replace(decode_registration("b" * 32, data), writable=False)
@@ -164,6 +169,7 @@ CASES = (
     Case("jobs", golden.JOBS.encode("1" * 32), jobs, {"jobs": 0}),
     Case("writer", golden.LEDGER.encode(), ledger(move), {"fragments": 0}),
     Case("recovery", golden.LEDGER.encode(), ledger(recover), {"fragments": 0}),
+    Case("held", golden.HELD_LOG.encode(), log(roll)),
     Case("leader", golden.LOG.encode(), log(lead), {"segments": 0, "jobs": 0}),
     Case(
         "offload", golden.COLD_LOG.encode(), log(lambda each: each.forget([], [])), {"segments": 0}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import asdict
 
 import click
 
 from quire.cli.output import Value, cell, flush, note, print_fields, print_json, print_table
 from quire.cli.settings import Settings, run, with_settings
+from quire.console import words
 from quire.errors import NoSuchLogError
-from quire.log.manifest.info import LogInfo, SegmentInfo
+from quire.log.manifest.info import LogInfo, LogLeader, SegmentInfo
 
 
 @click.command(short_help="Create an empty log, with options.")
@@ -98,7 +100,8 @@ async def _show(settings: Settings, name: str) -> None:
         print_json(_shape(info))
         return
     size = info.record_bytes
-    print_fields({**summary(info), "manifest_bytes": size, "options": _stored(info)})
+    shown = {**summary(info), "leader": leader_text(info.leader), "manifest_bytes": size}
+    print_fields({**shown, "options": _stored(info)})
     said = info.warning
     if said is not None:
         click.echo(f"warning: {said}", err=True)
@@ -108,12 +111,26 @@ async def _show(settings: Settings, name: str) -> None:
     print_table((*columns, "file", "on bookies"), rows, empty="It has no segments.")
 
 
+def leader_text(leader: LogLeader | None) -> str | None:
+    """Return the process that took a log over last, in words."""
+    if leader is None:
+        return None
+    since = words.moment(leader.since_ms)
+    return f"host {leader.host}, process {leader.pid}, since {since} UTC"
+
+
+def leader_fields(leader: LogLeader | None) -> Value:
+    """Return the same for programs."""
+    return None if leader is None else asdict(leader)
+
+
 def _shape(info: LogInfo) -> dict[str, Value]:
     segments: list[Value] = [_segment(each) for each in info.segments]
     stored: dict[str, Value] = dict(sorted(info.options.items()))
     sized: dict[str, Value] = {
         "manifest_bytes": info.record_bytes,
         "warning": info.warning,
+        "leader": leader_fields(info.leader),
         "options": stored,
     }
     return {**summary(info), **sized, "segment_list": segments}

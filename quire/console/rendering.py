@@ -67,6 +67,7 @@ def environment() -> Environment:
     )
     made.filters |= {
         "code": code,
+        "moment": words.moment,
         "number": words.number,
         "plural": words.plural,
         "rate": words.rate,

@@ -22,6 +22,7 @@ from quire.log.maintenance.retention import Floor
 from quire.log.maintenance.sweeping import sweep_logs
 from quire.log.maintenance.trimming import trim_log
 from quire.log.manifest.clocks import Clocks
+from quire.log.manifest.holder import Process
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions, as_stored
 from quire.log.manifest.record import ManifestRecord
@@ -77,14 +78,13 @@ class LogDirectory:
         segments: SegmentStore | None = None,
         meter: ClientMeter = SILENT_METER,
         level: Level | None = None,
+        process: Process | None = None,
     ) -> None:
-        self._meter, self._store = meter, store
-        self._attachments = attachments
-        self._catalog = catalog
+        self._meter, self._store, self._process = meter, store, process
+        self._attachments, self._catalog = attachments, catalog
         self._segments: SegmentStore = segments or LedgerSegments(catalog)
         self._rng, self._clock = rng, clock
-        self._level = level or Level(store)
-        self._clocks = Clocks(clock, steady or own_clock(rng))
+        self._level, self._clocks = level or Level(store), Clocks(clock, steady or own_clock(rng))
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(128):032x}"
@@ -129,8 +129,7 @@ class LogDirectory:
             The previous leader is deposed before the handle is returned: it can confirm no more
             records (docs/protocol.md, "Logs").
         """
-        options = options or LogOptions()
-        record = self._record(name)
+        record, options = self._record(name), options or LogOptions()
         opener = self._opener(name, options.password, options.keyring)
         restoration = Restoration(partial(self.find, name), opener)
         take_over = TakeOver(
@@ -139,6 +138,7 @@ class LogDirectory:
             clock=self._clock,
             rehearse=restoration.advance,
             is_leader=is_leader,
+            process=self._process,
         )
         with timed(self._meter.took_over):
             tenure = await take_over.run()

@@ -9,8 +9,8 @@ program speaks the new level. So programs of two neighbouring releases work toge
     1      those of quire 0.1.0
     2      records and rows with fields that are new since then: programs that speak this level keep
            fields that they do not know (quire/fields.py); programs of level 1 refuse such records.
-           Manifests in pages. Keys, headers and event times of records (quire/log/records/
-           attributes.py): programs of level 1 pass them over
+           Manifests in pages, and with the process that leads. Keys, headers and event times of
+           records (quire/log/records/attributes.py): programs of level 1 pass them over
 
 A program without a word about its levels speaks level 1 alone. A new cluster starts at the highest
 level of the program that creates it.
@@ -31,6 +31,9 @@ from quire.version import __version__
 
 PAGES_LEVEL: Final = 2
 """The level from which on manifests are written in pages."""
+
+HOLDER_LEVEL: Final = 2
+"""The level from which on manifests name the process that leads (quire/log/manifest/holder.py)."""
 
 ATTRIBUTES_LEVEL: Final = 2
 """The level from which on records have keys, headers and event times."""

@@ -24,7 +24,7 @@ from quire.healing.state import LOST_SECONDS
 from quire.healing.summary import Summary, read_summary
 from quire.healing.switch import Switch, read_switch
 from quire.healing.verdict import ENSEMBLE, ClusterFacts
-from quire.log.manifest.info import info_of_segment
+from quire.log.manifest.info import info_of_segment, leader_of
 from quire.log.manifest.manifest import LogManifest
 from quire.metastore.cluster import read_cluster
 from quire.metastore.members import read_members
@@ -164,9 +164,18 @@ def _view_log(manifest: LogManifest) -> LogView:
         manifest.live_bytes,
         manifest.first_offset,
         manifest.end_offset,
-        LeaderView(manifest.epoch) if manifest.epoch else None,
+        _leader(manifest),
         options=dict(manifest.settings),
     )
+
+
+def _leader(manifest: LogManifest) -> LeaderView | None:
+    if not manifest.epoch:
+        return None
+    found = leader_of(manifest)
+    if found is None:
+        return LeaderView(manifest.epoch)
+    return LeaderView(manifest.epoch, host=found.host, pid=found.pid, since_ms=found.since_ms)
 
 
 async def _with_end(client: Client, view: LogView) -> LogView:

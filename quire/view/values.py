@@ -69,11 +69,21 @@ class BookieView:
 class LeaderView:
     """The process that took a log over last. It may have ended since: nothing tells that.
 
-    `candidate` is the leader of the election with the log's name, where there is one.
+    `candidate` is the leader of the election with the log's name, where there is one. Host, process
+    id and the time of the takeover (Unix ms) are in the log itself, unless an older program took it
+    over, or the cluster is at an older feature level.
     """
 
     epoch: int
     candidate: str | None = None
+    host: str = ""
+    pid: int | None = None
+    since_ms: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The leader in one word: its candidate, or host and process id; empty if unknown."""
+        return self.candidate or (f"{self.host}:{self.pid}" if self.host else "")
 
 
 @dataclass(frozen=True, slots=True)

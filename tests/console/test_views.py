@@ -19,6 +19,7 @@ from quire.console.views.troubles import AnswerTile, answers, lags
 from quire.healing.switch import Pause, Switch
 from quire.ledger.metadata import Replica
 from quire.repair.assignments import Assignment, Assignments
+from quire.view.values import LeaderView
 from tests.console import scene
 from tests.console.scene import NOW, healthy
 from tests.healing.scene import AWAY
@@ -168,6 +169,16 @@ def test_a_thousand_logs_are_ten_pages() -> None:
     assert logs(value, "growth").rows[0].name == "payments"
     assert [each.name for each in logs(value, find="PAY").rows] == ["payments"]
     assert logs(scene.lagging_reader(value), "lag").rows[0].slowest == "fraud-check"
+
+
+def test_a_leader_without_an_election_is_named_by_its_process() -> None:
+    leader = LeaderView(2, host="app9", pid=71, since_ms=NOW)
+    look = scene.log("payments", leader=leader)
+    row = logs(replace(healthy(), log_names=["payments"], logs={"payments": look})).rows[0]
+    assert (row.leader, row.leader_since_ms) == ("app9:71", NOW)
+    elected = scene.log("payments", leader=replace(leader, candidate="desk"))
+    row = logs(replace(healthy(), log_names=["payments"], logs={"payments": elected})).rows[0]
+    assert row.leader == "desk"
 
 
 def test_a_log_that_was_not_looked_at_has_no_figures() -> None:

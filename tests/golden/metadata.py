@@ -25,6 +25,7 @@ from quire.ledger.quorum import Replication
 from quire.log.maintenance.cursor_record import CursorRecord
 from quire.log.manifest.ages import AgeMark, Ages, Reading
 from quire.log.manifest.cold_files import ColdFile
+from quire.log.manifest.holder import Holder
 from quire.log.manifest.jobs import Forgotten, Job
 from quire.log.manifest.jobs_record import JobsRecord, decode_jobs
 from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
@@ -164,6 +165,7 @@ RETIRED_LOG = LogManifest(
     *("gone", "2" * 32, 1_700_000_000_000), 4, next_segment=3, sealed=True, retired=True
 )
 
+HELD_LOG = replace(NEW_LOG, epoch=4, holder=Holder(4, "host1", 4711, 1_700_000_000_000))
 PAGE = Page(0, LOG.rows[:2])
 INDEX = Page(1, (), (reference_to(PAGE, "0" * 16, PAGE.encode("1" * 32, ())),))
 COLD_PAGE = Page(0, COLD_LOG.rows)
@@ -355,6 +357,7 @@ METADATA = (
     _record("log", COLD_LOG, "-cold"),
     _record("log", RETIRED_LOG, "-retired"),
     _record("log", HEAD, "-paged"),
+    _record("log", HELD_LOG, "-held"),
     _of("log-page", PAGE, *_page(PAGE)),
     _of("log-page", INDEX, *_page(INDEX), "-index"),
     _of("log-page", COLD_PAGE, *_page(COLD_PAGE, COLD_LOG.tiers), "-cold"),

@@ -52,6 +52,7 @@ UNREACHED: Final = {
     "log/maintenance/advancing.py": "log/maintenance/test_advancing.py",
     "log/maintenance/parts.py": "log/maintenance",
     "log/manifest/info.py": "log/manifest",
+    "log/manifest/holder.py": "log/manifest/test_holder.py",
     "metadata/upgrade.py": "metadata/test_upgrade.py",
     "metastore/members.py": "metastore/test_levels.py",
     "metastore/metered.py": "metrics",

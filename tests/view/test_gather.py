@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -61,6 +63,7 @@ def test_a_log_has_its_end_its_leader_and_its_lags() -> None:
         (log,) = (await gather(client, NOW)).logs
         assert (log.name, log.epoch, log.records, log.segments) == ("orders", 1, 5, 1)
         assert log.leader is not None
+        assert (log.leader.host, log.leader.pid) == (socket.gethostname(), os.getpid())
         assert [(each.name, each.lag) for each in log.cursors] == [("quick", 0), ("slow", 4)]
         assert log.slowest == log.cursors[1]
 

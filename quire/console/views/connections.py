@@ -49,8 +49,8 @@ def connections(snapshot: ClusterLook, page: int = 1) -> ConnectionsPage:
     """Return the page of connections."""
     led: dict[str, list[str]] = {}
     for name, look in sorted(snapshot.logs.items()):
-        if look.view.leader is not None and look.view.leader.candidate:
-            led.setdefault(_process(look.view.leader.candidate), []).append(name)
+        if look.view.leader is not None and look.view.leader.name:
+            led.setdefault(_process(look.view.leader.name), []).append(name)
     paging, shown = page_of(snapshot.clients, page)
     rows = [
         ClientRow(each.where, each.version, each.name, leads[:LEADS_MAX], len(leads))

@@ -38,6 +38,7 @@ class LogRow:
     note: str
     epoch: int | None
     leader: str
+    leader_since_ms: int | None
     segments: int | None
     records: int | None
     end: int | None
@@ -110,7 +111,8 @@ def row(look: LogLook, now_ms: int) -> LogRow:
         severity,
         view.trouble or _note(view),
         view.epoch if is_known else None,
-        (view.leader.candidate or "") if view.leader else "",
+        view.leader.name if view.leader else "",
+        view.leader.since_ms if view.leader else None,
         view.segments if is_known else None,
         view.records,
         view.end_offset,

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from quire.aio.retry import BACKOFF, TRANSIENT, retry
@@ -34,6 +34,7 @@ from quire.errors import (
     QuireError,
 )
 from quire.log.manifest.capacity import check_takeover
+from quire.log.manifest.holder import Process
 from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord, once
@@ -51,6 +52,7 @@ from quire.log.segment_store.port import (
     SegmentSink,
     SegmentStore,
 )
+from quire.metastore.levels import HOLDER_LEVEL
 from quire.requests import requesting
 
 _log = logging.getLogger(__name__)
@@ -103,10 +105,12 @@ class TakeOver:
         clock: Callable[[], float],
         rehearse: Callable[[LogManifest], Awaitable[object]],
         is_leader: Callable[[], bool] = lambda: True,
+        process: Process | None = None,
     ) -> None:
         """`rehearse` reads everything that the leader will have to read, as far as it exists
-        already.
+        already. `process` is named in the manifest.
         """
+        self._process = process
         self._record = record
         self._segments = segments
         self._options = options
@@ -155,13 +159,13 @@ class TakeOver:
             self._record.name, f"{self._rng.getrandbits(128):032x}", self._now_ms()
         )
         options = self._options.with_stored(base.settings)
-        floor = await self._record.epoch_floor()
+        floor, named = await self._record.epoch_floor(), await self._named()
         wanted = segment_options(options, base, base.epoch_after(floor), self._segments)
         with requesting():  # one id for all that is asked of bookies
             ends = await self._recover(base, version, wanted)
         writer = await self._segments.create(wanted)
         try:
-            manifest = await self._install(seen, base, ends, writer, floor, deadline)
+            manifest = await self._install(seen, base, ends, writer, floor, named, deadline)
         except UnsettledRaceError:
             writer.abandon()
             raise
@@ -175,6 +179,16 @@ class TakeOver:
         segment = manifest.tail
         assert segment is not None
         return Tenure(manifest, segment, writer)
+
+    async def _named(self) -> Process | None:
+        """Return the process that the manifest is to name.
+
+        None at the level before: its programs refuse a manifest with a field that they do not
+        know. A level never falls, so the answer holds until the manifest is written.
+        """
+        if self._process is None or not await self._record.allows(HOLDER_LEVEL):
+            return None
+        return self._process
 
     async def _recover(
         self, base: LogManifest, version: int | None, wanted: SegmentOptions
@@ -216,6 +230,7 @@ class TakeOver:
         ends: dict[int, SegmentEnd],
         writer: SegmentSink,
         floor: int,
+        named: Process | None,
         deadline: float,
     ) -> LogManifest:
         ledger = writer.ledger
@@ -225,7 +240,10 @@ class TakeOver:
                 return manifest
             if _shape(manifest) != _shape(seen):
                 raise LostRaceError(f"log {self._record.name!r} was taken over by another leader")
-            return (manifest or base).take_over(ends, ledger, self._now_ms(), floor)
+            taken = (manifest or base).take_over(ends, ledger, self._now_ms(), floor)
+            if named is None:
+                return taken
+            return replace(taken, holder=named.takes(taken.epoch, self._now_ms()))
 
         left = max(0.0, deadline - asyncio.get_running_loop().time())
         change = once(edit, UnsettledRaceError(f"log {self._record.name!r} may have been deleted"))

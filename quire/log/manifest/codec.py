@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from quire.errors import CorruptRecordError
 from quire.log.manifest.ages import NO_AGES, ages_of_row
+from quire.log.manifest.holder import holder_of_row
 from quire.log.manifest.jobs import Forgotten, job_from_row
 from quire.log.manifest.page import Summary, follow_each_other, reference_from_row
 from quire.log.manifest.page_tree import NO_BORDER, Border, Levels, Place, places_of
@@ -51,6 +52,10 @@ def encode_manifest(manifest: Manifest) -> bytes:
         del body["ages"]
     if not manifest.retired:
         del body["retired"]
+    if manifest.holder is None:
+        del body["holder"]
+    else:
+        body["holder"] = manifest.holder.row()
     if not manifest.trimmed_timestamp_ms:
         del body["trimmed_timestamp_ms"]
     if manifest.is_paged:
@@ -110,6 +115,8 @@ def decode_manifest(path: str, data: bytes) -> dict[str, Any]:
         body["jobs"] = tuple(map(job_from_row, body.get("jobs", ())))
         forgotten = body.get("forgotten_jobs", ())
         body["forgotten_jobs"] = tuple(Forgotten(*row) for row in forgotten)
+        if "holder" in body:
+            body["holder"] = holder_of_row(body["holder"])
         if "ages" in body:
             body["ages"] = ages_of_row(body["ages"])
         if version == PAGED_VERSION:

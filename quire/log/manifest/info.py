@@ -45,6 +45,18 @@ class SegmentInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class LogLeader:
+    """The process that took a log over last: its host, its process id, and when (Unix ms).
+
+    It may have ended since: nothing tells that but the next takeover.
+    """
+
+    host: str
+    pid: int
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogInfo:
     """A log at one moment.
 
@@ -55,7 +67,7 @@ class LogInfo:
     (`Client.log_end` asks the bookies). `options` are the options that hold for every leader.
     `record_bytes` is the size of the log's record in the metadata store, and `warning` says that
     the record comes near its limit. `pending_deletes` counts the ledgers and files that left the
-    log and are not deleted yet.
+    log and are not deleted yet. `leader` is None where the last takeover named no process.
     """
 
     name: str
@@ -73,6 +85,7 @@ class LogInfo:
     warning: str | None
     pending_deletes: int
     tiers: tuple[str, ...] = field(default=())
+    leader: LogLeader | None = None
 
     @property
     def records(self) -> int | None:
@@ -98,7 +111,16 @@ def info_of(manifest: LogManifest) -> LogInfo:
         warning(manifest),
         _pending(manifest),
         manifest.tiers,
+        leader_of(manifest),
     )
+
+
+def leader_of(manifest: LogManifest) -> LogLeader | None:
+    """Return the process of the present epoch, if the manifest names it."""
+    holder = manifest.holder
+    if holder is None or holder.epoch != manifest.epoch:
+        return None
+    return LogLeader(holder.host, holder.pid, holder.since_ms)
 
 
 def _pending(manifest: LogManifest) -> int:

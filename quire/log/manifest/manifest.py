@@ -35,6 +35,7 @@ from quire.errors import ConfigurationError, CorruptRecordError, InvalidRequestE
 from quire.fields import NOTHING, Unknown
 from quire.log.manifest.ages import NO_AGES, Ages, Reading
 from quire.log.manifest.codec import broken_invariants, decode_manifest, encode_manifest
+from quire.log.manifest.holder import Holder
 from quire.log.manifest.jobs import Forgotten, Limits, Memory, check_continues
 from quire.log.manifest.jobs import Job as Job
 from quire.log.manifest.page import Page, Reference, Summary
@@ -104,6 +105,8 @@ class LogManifest:
     """URIs of files that are still to be deleted."""
     ages: Ages = NO_AGES
     """How much time the log has counted, and when segments were sealed by that."""
+    holder: Holder | None = None
+    """The process that took the log over, at the epoch that it names."""
     unknown: Unknown = NOTHING
     is_paged: bool = False
     """Whether the record is of the version that may have pages, and has its jobs elsewhere."""

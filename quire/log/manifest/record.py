@@ -99,6 +99,10 @@ class ManifestRecord:
             what = "a record with a key, headers or an event time"
             raise LevelNeededError(what, levels.ATTRIBUTES_LEVEL, self._level.seen)
 
+    async def allows(self, level: int) -> bool:
+        """Return whether the cluster's level allows a format. Raises the store's errors."""
+        return await self._level.allows(level)
+
     async def epoch_floor(self) -> int:
         """Return what a new epoch must be above, whatever a restored store has lost.
 

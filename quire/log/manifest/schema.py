@@ -97,6 +97,13 @@ def _ages(row: Any) -> bool:
     )
 
 
+def _holder(row: Any) -> bool:
+    if not isinstance(row, list):
+        return False
+    row, _ = split_row(row)
+    return len(row) == 4 and _text(row[1]) and all(map(_number, (row[0], *row[2:])))
+
+
 def _mark(value: Any) -> bool:
     return _all(_number)(value) and len(value) == 2
 
@@ -125,6 +132,7 @@ _CHECKS: Final[dict[str, _Check]] = {
     "tiers": _all(_text),
     "doomed_files": _all(_text),
     "ages": _ages,
+    "holder": _holder,
     "levels": _all(_all(_reference)),
     "border": _border,
     "doomed_pages": _all(_doomed_page),
@@ -143,6 +151,7 @@ OPTIONAL: Final = frozenset(
         "tiers",
         "doomed_files",
         "ages",
+        "holder",
         "levels",
         "border",
         "doomed_pages",
