@@ -1,4 +1,5 @@
-"""Administration of logs: rebuild a manifest, delete garbage, ingest ledgers, offload segments.
+"""Administration of logs: rebuild a manifest, delete garbage, ingest ledgers and show the jobs that
+do, offload segments.
 
     deleted = await quire.admin.gc(client)
 
@@ -8,11 +9,12 @@ Every function takes a client first. `quire.sync.admin` has the blocking twins.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from quire.client import Client
 from quire.entry import LedgerId
-from quire.log.maintenance.ingest import Ingest
+from quire.log.maintenance.ingest import Ingest, drop_silent_jobs
+from quire.log.maintenance.job_info import JobInfo, LogJobs, PartInfo
 from quire.log.maintenance.parts import write_part
 from quire.log.manifest.cold_files import ColdFile
 from quire.log.manifest.info import LogInfo, info_of
@@ -20,20 +22,33 @@ from quire.log.manifest.jobs import Job
 from quire.log.manifest.options import LogOptions
 from quire.service.snapshots import gc_snapshots
 
-__all__ = ["Garbage", "IngestJob", "gc", "ingest", "offload", "rebuild"]
+__all__ = [
+    "Garbage",
+    "IngestJob",
+    "JobInfo",
+    "LogJobs",
+    "PartInfo",
+    "gc",
+    "ingest",
+    "jobs",
+    "offload",
+    "rebuild",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """What `gc` deleted, and what it kept.
+    """The deletions of `gc`, and the ledgers that it kept.
 
-    `ledgers` and `files` (URIs) are deleted. `kept` has, by log, closed ledgers with records whose
-    log has no manifest: if the manifest is lost, `rebuild` recreates it from them.
+    `ledgers` and `files` (URIs) are deleted. `kept` has, by log, closed ledgers with records of
+    logs without a manifest: if it is lost, `rebuild` recreates it from them. `parts` has, by
+    log, the deleted ledgers of silent jobs.
     """
 
     ledgers: Sequence[LedgerId]
     files: Sequence[str]
     kept: Mapping[str, Sequence[LedgerId]]
+    parts: Mapping[str, Sequence[LedgerId]] = field(default_factory=dict)
 
 
 async def rebuild(
@@ -64,26 +79,56 @@ async def rebuild(
     return info_of(await client._logs.rebuild(name, password=password, log_id=log_id))
 
 
-async def gc(client: Client) -> Garbage:
+async def gc(client: Client, *, jobs_older_than: float | None = None) -> Garbage:
     """Delete ledgers, files and snapshots that no record names or can name later.
 
     Args:
         client: a client of the cluster.
+        jobs_older_than: also delete the parts of jobs that began none for so many seconds. None
+            keeps them: a job that runs long and a job that died look alike.
 
     Returns:
         What was deleted, and ledgers with records that were kept although no manifest lists them.
 
     Raises:
+        InvalidRequestError: `jobs_older_than` is negative or not a number.
         ConfigurationError: a log has cold segments, and pyarrow is missing.
         ColdTierError: the file system of a tier does not answer. All others are done.
 
     Cancellation: some garbage stays until the next call.
 
-    Guarantees: nothing is deleted that a leader, a job or an offload under way can still use.
+    Guarantees: nothing is deleted that a leader, a job or an offload under way can still use, but
+        for the parts of jobs that `jobs_older_than` names. Such a job fails when it ingests
+        (`NoSuchLedgerError`), and the log has nothing of it.
     """
     logs = client._logs
+    parts = await drop_silent_jobs(client._store, logs.ingest, jobs_older_than)
     ledgers = [*await logs.gc(), *await gc_snapshots(client._store, client._catalog)]
-    return Garbage(ledgers, await logs.gc_files(), await logs.unlisted())
+    return Garbage(ledgers, await logs.gc_files(), await logs.unlisted(), parts)
+
+
+async def jobs(client: Client, name: str) -> LogJobs:
+    """Return the jobs of a log: their parts, and how far the log has come.
+
+    Args:
+        client: a client of the cluster.
+        name: the log's name. It need not exist yet if a job is writing for it.
+
+    Returns:
+        The remembered jobs and those with parts, by name.
+
+    Raises:
+        NoSuchLogError: the log does not exist, and no job writes for it.
+        StoreUnavailableError: the metadata store does not answer.
+
+    Cancellation: ends the call only: nothing is changed.
+
+    Guarantees: the log had not ingested the parts that are shown.
+    """
+    found = await client._logs.ingest(name).survey()
+    if not found.jobs:
+        await client._logs.find(name)
+    return found
 
 
 def ingest(client: Client, name: str, job: str) -> IngestJob:

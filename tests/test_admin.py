@@ -10,7 +10,12 @@ import pytest
 import quire
 import quire.sync
 from quire import admin
-from quire.errors import ManifestExistsError, OvertakenError
+from quire.errors import (
+    InvalidRequestError,
+    ManifestExistsError,
+    NoSuchLogError,
+    OvertakenError,
+)
 from quire.ledgers import Replication
 from quire.log.records.keyring import Keyring
 from quire.sync import admin as blocking
@@ -103,6 +108,18 @@ def test_blocking_twins() -> None:
         job.ingest([job.write_part([b"one"], OPTIONS)])
         assert [each.payload for each in client.read_log("orders")] == [b"one"]
         assert (job.name, job.has_done()) == ("load", True)
+        part = job.write_part([b"left"], OPTIONS)
+        (shown,) = blocking.jobs(client, "orders").jobs
+        assert (shown.name, shown.sequence, [each.ledger for each in shown.parts]) == (
+            "load",
+            0,
+            [part],
+        )
+        assert blocking.gc(client, jobs_older_than=3600).parts == {}
+        with pytest.raises(InvalidRequestError, match="jobs_older_than is -1"):
+            blocking.gc(client, jobs_older_than=-1)
+        with pytest.raises(NoSuchLogError):
+            blocking.jobs(client, "nothing")
         job.drop()
         with pytest.raises(ManifestExistsError):
             blocking.rebuild(client, "orders")

@@ -161,6 +161,7 @@ COMMANDS: Final[Mapping[str, frozenset[Action]]] = {
     "log delete": frozenset({OPERATE}),
     "log end": _READS,
     "log gc": _OPERATES,
+    "log jobs": _LOOKS,
     "log list": _LOOKS,
     "log read": _READS,
     "log rebuild": frozenset({READ, OBSERVE, OPERATE}),

@@ -1,11 +1,11 @@
-"""Blocking twins of `quire.admin`: rebuild, gc, ingest and offload."""
+"""Blocking twins of `quire.admin`: rebuild, gc, jobs, ingest and offload."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from quire import admin
-from quire.admin import Garbage, IngestJob
+from quire.admin import Garbage, IngestJob, JobInfo, LogJobs, PartInfo
 from quire.entry import LedgerId
 from quire.log.manifest.info import LogInfo
 from quire.log.manifest.options import LogOptions
@@ -13,7 +13,18 @@ from quire.sync.client import SyncClient
 from quire.sync.portal import Portal
 from quire.sync.twins import twin_of, twin_of_function
 
-__all__ = ["Garbage", "SyncIngestJob", "gc", "ingest", "offload", "rebuild"]
+__all__ = [
+    "Garbage",
+    "JobInfo",
+    "LogJobs",
+    "PartInfo",
+    "SyncIngestJob",
+    "gc",
+    "ingest",
+    "jobs",
+    "offload",
+    "rebuild",
+]
 
 
 @twin_of_function(admin.rebuild)
@@ -27,9 +38,15 @@ def rebuild(
 
 
 @twin_of_function(admin.gc)
-def gc(client: SyncClient) -> Garbage:
+def gc(client: SyncClient, *, jobs_older_than: float | None = None) -> Garbage:
     """See `quire.admin.gc`."""
-    return client._portal.call(admin.gc(client._client))
+    return client._portal.call(admin.gc(client._client, jobs_older_than=jobs_older_than))
+
+
+@twin_of_function(admin.jobs)
+def jobs(client: SyncClient, name: str) -> LogJobs:
+    """See `quire.admin.jobs`."""
+    return client._portal.call(admin.jobs(client._client, name))
 
 
 @twin_of_function(admin.ingest)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from quire.entry import LedgerId
 from quire.log.maintenance.ingest import Ingest
+from quire.log.maintenance.job_info import LogJobs
 from quire.log.manifest.manifest import Job, LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.sync.ledgers import SyncLedgerWriter
@@ -49,6 +50,14 @@ class SyncIngest:
         """See `Ingest.jobs`."""
         return self._portal.call(self._ingest.jobs())
 
-    def drop(self, job: str) -> None:
+    def survey(self) -> LogJobs:
+        """See `Ingest.survey`."""
+        return self._portal.call(self._ingest.survey())
+
+    def drop(self, job: str) -> list[LedgerId]:
         """See `Ingest.drop`."""
-        self._portal.call(self._ingest.drop(job))
+        return self._portal.call(self._ingest.drop(job))
+
+    def drop_silent(self, seconds: float) -> list[LedgerId]:
+        """See `Ingest.drop_silent`."""
+        return self._portal.call(self._ingest.drop_silent(seconds))

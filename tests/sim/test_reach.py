@@ -50,6 +50,7 @@ UNREACHED: Final = {
     "log/reading/spans.py": "log/reading/test_spans.py",
     "log/records/attribute_json.py": "gateway/test_bodies.py",
     "log/maintenance/advancing.py": "log/maintenance/test_advancing.py",
+    "log/maintenance/job_info.py": "log/maintenance/test_job_info.py",
     "log/maintenance/parts.py": "log/maintenance",
     "log/manifest/info.py": "log/manifest",
     "log/manifest/holder.py": "log/manifest/test_holder.py",

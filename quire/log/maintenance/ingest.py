@@ -17,7 +17,8 @@ ran twice, or to an attempt that died. An attempt that is still under way then f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Final
@@ -37,9 +38,10 @@ from quire.errors import (
 )
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.writer import LedgerWriter
+from quire.log.maintenance.job_info import JobInfo, LogJobs, PartInfo, is_silent
 from quire.log.manifest.capacity import PART_BYTES, check_growth, manifest_bytes
 from quire.log.manifest.clocks import Clocks
-from quire.log.manifest.jobs import Limits
+from quire.log.manifest.jobs import Limits, forgotten_count
 from quire.log.manifest.manifest import EMPTY, Job, LogManifest, SegmentEnd
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.page_tree import Place, below
@@ -200,9 +202,50 @@ class Ingest:
         jobs = [unquote_name(name) for name in names]
         return sorted([job for job in jobs if await self._registered(job)])
 
-    async def drop(self, job: str) -> None:
-        """Delete the ledgers of a job that the log did not ingest."""
-        await self._sweep(job)
+    async def survey(self) -> LogJobs:
+        """Return the jobs that the log remembers, or that have registered parts, by name.
+
+        Raises `CorruptRecordError`, and the store's errors.
+        """
+        manifest, _ = await self._record.find()
+        if manifest is not None:
+            manifest = await self._record.with_jobs(manifest)
+        remembered = {each.name: each for each in manifest.jobs} if manifest else {}
+        found: list[JobInfo] = []
+        for name in sorted({*remembered, *await self.jobs()}):
+            known = remembered.get(name)
+            sequence, query = (known.sequence, known.query) if known else (None, "")
+            parts = [await self._part(each) for each in await self._registered(name)]
+            shown = tuple(each for each in parts if each is not None)
+            if known or shown:
+                found.append(JobInfo(name, sequence, query, shown))
+        forgotten = forgotten_count(manifest.forgotten_jobs) if manifest else 0
+        return LogJobs(self._record.name, tuple(found), forgotten)
+
+    async def _part(self, ledger: LedgerId) -> PartInfo | None:
+        """Return what the record of a part says, None if it is deleted."""
+        try:
+            metadata = await self._catalog.metadata(ledger)
+        except NoSuchLedgerError:
+            return None
+        return PartInfo(ledger, metadata.created_ms, metadata.length)
+
+    async def drop(self, job: str) -> list[LedgerId]:
+        """Delete the ledgers of a job that the log did not ingest, and return them."""
+        return await self._sweep(job)
+
+    async def drop_silent(self, seconds: float) -> list[LedgerId]:
+        """Delete the parts of jobs that began none within so many seconds, and return them.
+
+        The clocks of the processes that wrote them decide. A job that is still under way fails
+        then: its ingest raises `NoSuchLedgerError`, and nothing of it is in the log.
+        """
+        since_ms = self._now_ms() - int(seconds * 1000)
+        dropped: list[LedgerId] = []
+        for each in (await self.survey()).jobs:
+            if is_silent(each, since_ms):
+                dropped += await self._sweep(each.name)
+        return dropped
 
     async def _attempt(
         self,
@@ -282,21 +325,25 @@ class Ingest:
             )
         return SegmentEnd(last, header.count, header.next_offset, length, 0)
 
-    async def _sweep(self, job: str) -> None:
-        """Forget a job's parts and delete those that the log does not list.
+    async def _sweep(self, job: str) -> list[LedgerId]:
+        """Forget a job's parts, delete those that the log does not list, and return these.
 
         A part that cannot be deleted stays registered.
         """
+        deleted: list[LedgerId] = []
         for ledger in await self._registered(job):
             with suppress(QuireError):
-                await self._forget(job, ledger)
+                if await self._forget(job, ledger):
+                    deleted.append(ledger)
+        return deleted
 
-    async def _forget(self, job: str, ledger: LedgerId) -> None:
-        """Forget a part; delete its ledger unless the log lists it.
+    async def _forget(self, job: str, ledger: LedgerId) -> bool:
+        """Forget a part; delete its ledger unless the log lists it. Return whether it was deleted.
 
         The deletion checks the manifest's version in the same transaction, so it fails if another
         attempt has ingested the part.
         """
+        deleted = False
         for _ in range(ATTEMPTS_MAX):
             manifest, version = await self._record.find()
             if manifest is not None and await lists(manifest, ledger):
@@ -304,13 +351,15 @@ class Ingest:
             with suppress(NoSuchLedgerError):
                 try:
                     await self._catalog.delete(ledger, self._record.unchanged(manifest, version))
+                    deleted = True
                 except (ConflictError, NoSuchNodeError):
                     continue
             break
         else:
-            return
+            return False
         with suppress(NoSuchNodeError):
             await self._store.delete(part_path(self._record.name, job, ledger))
+        return deleted
 
     async def _registered(self, job: str) -> list[LedgerId]:
         names = await self._store.children(parts_path(self._record.name, job))
@@ -323,6 +372,22 @@ class Ingest:
 async def logs_with_parts(store: MetadataStore) -> list[str]:
     """Return the names of the logs that have, or had, registered parts; they need not exist."""
     return sorted(unquote_name(name) for name in await store.children(PARTS))
+
+
+async def drop_silent_jobs(
+    store: MetadataStore, ingest_of: Callable[[str], Ingest], seconds: float | None
+) -> Mapping[str, Sequence[LedgerId]]:
+    """Delete the parts of all logs' jobs that began none within so many seconds. Return them by
+    log; nothing for None. Raises `InvalidRequestError` for a number that is no duration.
+    """
+    if seconds is None:
+        return {}
+    if not 0 <= seconds < math.inf:
+        raise InvalidRequestError(f"jobs_older_than is {seconds}: give seconds, 0 or more")
+    dropped = {
+        name: await ingest_of(name).drop_silent(seconds) for name in await logs_with_parts(store)
+    }
+    return {name: ledgers for name, ledgers in dropped.items() if ledgers}
 
 
 def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) -> bool:

@@ -158,7 +158,7 @@ async def _is_given_up(
     describe: Callable[[str], Awaitable[LogManifest]],
     metadata: LedgerMetadata,
 ) -> bool:
-    """Whether a ledger whose log has no manifest is empty, and no leader can list it any more.
+    """Whether a ledger of a log without a manifest is empty, and no leader can list it any more.
 
     Age decides nothing here, because a clock may be wrong. The ledger is closed first. A leader
     creates a manifest together with its open ledger's record, unchanged, or not at all; so either
@@ -192,7 +192,7 @@ async def rebuild_log(
     new_log_id: str,
     log_id: str | None = None,
 ) -> LogManifest:
-    """Make the manifest of a log whose record is lost, and return it.
+    """Make the lost manifest of a log, and return it.
 
     Raises `ManifestExistsError`, `ConflictError` when another client deleted it at once, and the
     errors of `rebuild_manifest`. May be cancelled and repeated.
@@ -221,14 +221,14 @@ async def rebuild_manifest(
     new_log_id: str,
     log_id: str | None = None,
 ) -> LogManifest:
-    """Return the manifest of a log whose record is lost. Raises `NoSuchLogError`.
+    """Return the lost manifest of a log, made anew. Raises `NoSuchLogError`.
 
     If several logs had the name, the log with records counts: a deleted log has none, and a
     creation that lost its race may have left a ledger. If several have records, the last one is
     unknown and `log_id` decides; without it `CorruptRecordError` names them. Ledgers with
     records become segments. An ingested ledger has no segment number, so a log with one cannot
-    be rebuilt: `CorruptRecordError`. Without any segment the result is a new log, whose offsets
-    and txids begin again. `now_ms` is only stored as the time of creation.
+    be rebuilt: `CorruptRecordError`. Without any segment the result is a new log, with offsets
+    and txids that begin again. `now_ms` is only stored as the time of creation.
     """
     ledgers = await _ledgers_of(catalog, name)
     found = [(each, labels) for each in ledgers if (labels := Labels.of(each.custom_metadata))]

@@ -1,4 +1,4 @@
-"""Work whose ledgers a log ingests, and whether work equals the work remembered under its name.
+"""Work with ledgers that a log ingests, and whether work equals the work remembered under its name.
 
 A job of batches is known by its name and its sequence. A stream counts its batches from 0 whenever
 it begins with a new checkpoint, so for a stream this is not enough: the log also remembers which
@@ -6,7 +6,7 @@ query the last batch came from, and a digest of its records. Then a batch that i
 hidden outcome is told from another batch with the same number.
 
 A log remembers the last `jobs_max` jobs. Beyond that the longest silent job is forgotten, and a
-fingerprint of its name stays, with the hour at which the log forgot it. All work of a forgotten job
+fingerprint of its name stays, with the hour when the log forgot it. All work of a forgotten job
 is refused: the log cannot tell new work from work that is repeated. At `FORGOTTEN_MAX` fingerprints
 the oldest leaves, if it is older than `jobs_seconds`; otherwise a new job is refused.
 
@@ -34,21 +34,21 @@ FORGOTTEN_MAX: Final = 10_000
 """Fingerprints of forgotten jobs: 80 KB of a manifest, and a job a minute for a week."""
 
 JOBS_SECONDS: Final = 7 * 24 * 3600.0
-"""Time for which a fingerprint is kept at least, by default."""
+"""The shortest life of a fingerprint, by default."""
 
 _PRINT_BYTES: Final = 6
 _PRINT_CHARS: Final = 8
 
 
 class Job(NamedTuple):
-    """Work whose ledgers a log ingests; the sequence grows from one piece of it to the next."""
+    """Work with ledgers that a log ingests; the sequence grows from one piece of it to the next."""
 
     name: str
     sequence: int
     query: str = ""
-    """Of a stream: the identity that its checkpoint has. Empty for a job of batches."""
+    """A stream's identity, which its checkpoint has. Empty for a job of batches."""
     content: str = ""
-    """Of a stream: a digest of the records of this batch, in any order."""
+    """A stream's digest of the records of this batch, in any order."""
     unknown: Unknown = NOTHING
 
     def row(self) -> list[Any]:
@@ -131,6 +131,11 @@ def fingerprint(name: str) -> str:
     """Return the 48 bits that stay of a forgotten job's name."""
     digest = blake2b(name.encode(), digest_size=_PRINT_BYTES).digest()
     return urlsafe_b64encode(digest).decode()
+
+
+def forgotten_count(forgotten: Sequence[Forgotten]) -> int:
+    """Return how many jobs fingerprints stand for."""
+    return sum(len(_split(each.prints)) for each in forgotten)
 
 
 def _split(prints: str) -> list[str]:
