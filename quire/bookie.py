@@ -118,7 +118,7 @@ class BookieAddress:
     room: int = 0
     """Bytes free on its disk, coarsely and not quite of now; 0 if the registration has none."""
     protocol: str = QUIRE
-    """What it speaks. A client chooses its link by it."""
+    """The protocols that it speaks. A client chooses its link by it."""
     tls: TlsPorts | None = None
     """More ports, for the time of a roll-out of TLS."""
 

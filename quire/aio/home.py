@@ -21,9 +21,9 @@ __all__ = ["Home", "at_home", "this_thread"]
 
 
 class Home:
-    """The loop of one handle: the loop it is made in, or else that of its first check.
+    """The loop of one handle: the loop it is made in, or else the loop of its first check.
 
-    `made_anywhere`: the handle is made outside a coroutine, so that loop may be another one: a
+    `made_anywhere`: the handle is made outside a coroutine, so that loop may differ: a
     notebook's, when `quire.sync` makes the handle.
     """
 
@@ -32,9 +32,9 @@ class Home:
     def __init__(self, *, made_anywhere: bool = False) -> None:
         self._loop = None if made_anywhere else _running()
         self.thread: int | None = None
-        """The thread of the last check: what a hot path compares."""
+        """The thread of the last check: a hot path compares it."""
         self.runs: Callable[[], bool] = _never if self._loop is None else self._loop.is_running
-        """Whether the loop runs now: what a hot path asks besides. If it does, and in this thread,
+        """Whether the loop runs now: a hot path asks this, too. If it does, and in this thread,
         it is the running loop.
         """
 

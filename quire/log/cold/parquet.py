@@ -110,7 +110,7 @@ class FileWriter:
             )
         self._group = _Group(segment)
         self.content = Summing()
-        """Of the entries, as they will come out of the file."""
+        """The sum of the entries, as they will come out of the file."""
 
     def add(self, entries: list[Entry]) -> None:
         """Take in the ledger's next entries. Raises `CorruptEntryError`, `ColdTierError`."""
@@ -153,8 +153,8 @@ class FileWriter:
 def _sync(path: str) -> None:
     """Have a local file survive a crash of the machine, with every directory that leads to it.
 
-    Any of them may be new, made by us, by an attempt that died, or by one that is under way, and
-    not durable yet. Up to where the disk begins; one that we may not open we cannot have made.
+    Any of them may be new, made by us, by an attempt that died, or by an attempt under way, and
+    not durable yet. The walk ends at the root. A directory that we may not open is not ours.
     """
     sync_one(path)
     for directory in map(str, Path(path).parents):

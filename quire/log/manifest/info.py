@@ -1,4 +1,4 @@
-"""`LogInfo`: what a log looks like, for programs and people that look at it. Pure.
+"""`LogInfo`: a log as programs and people see it. Pure.
 
 The manifest is the record that leaders edit. Its fields may change with the protocol; these values
 keep their meaning.
@@ -94,7 +94,7 @@ class LogInfo:
 
 
 def info_of(manifest: LogManifest) -> LogInfo:
-    """Return what a manifest says, for users of the log."""
+    """Return a manifest's facts for users of the log."""
     return LogInfo(
         manifest.name,
         manifest.log_id,
@@ -129,7 +129,7 @@ def _pending(manifest: LogManifest) -> int:
 
 
 def info_of_segment(segment: Segment) -> SegmentInfo:
-    """Return what a row of a manifest says."""
+    """Return the facts of a manifest's row."""
     return SegmentInfo(
         segment.number,
         segment.ledger,

@@ -5,11 +5,11 @@ is not more than `APART_MS` after its own clock; otherwise one of the two clocks
 segment begins at the leader's own time. So a clock that was years ahead leaves its times on the
 segments that were written with it, and on no later one.
 
-A search must then do without order between segments. Of each record it takes the time for what it
-is, but for two kinds, which count as *undated*:
+A search must then do without order between segments. It takes the time of each record as it is,
+but for two kinds, which count as *undated*:
 
   * a time that is after the present, by the clock of the reader
-  * a time that is more than `APART_MS` before that of a dated record in front of it
+  * a time that is more than `APART_MS` before the time of a dated record in front of it
 
 An undated record stands for the time of the next dated one: it was written before that. A search
 ends at the first record that is not older than the time asked for. So no record that bears a right
@@ -29,13 +29,13 @@ from quire.log.records.position import Position
 
 
 def begin_ms(last_ms: int, now_ms: int) -> int:
-    """Return the time at which a new segment begins, after a segment of another time."""
+    """Return the time when a new segment begins, after a segment of another time."""
     return now_ms if last_ms - now_ms > APART_MS else max(last_ms, now_ms)
 
 
 def earliest_ms(segment: Segment, before_ms: int) -> int:
-    """Return a time that no record of a segment is before; `before_ms` is that of the record in
-    front of it.
+    """Return a time that no record of a segment is before; `before_ms` is the time of the
+    record in front of it.
     """
     return min(segment.created_ms, before_ms)
 

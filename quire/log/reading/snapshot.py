@@ -32,11 +32,11 @@ from quire.log.segment_store.port import SegmentSource, SegmentStore
 ReadHeader: TypeAlias = Callable[[EntryId], Awaitable[BatchHeader]]
 
 CLOSING_SECONDS_MAX: Final = 2.0
-"""How long a snapshot waits for a leader that is just closing a segment behind a roll.
+"""How long a snapshot waits for a leader that is just closing a segment after a roll.
 
-That is one compare-and-set, milliseconds unless the store is electing a leader. Readers do not get
-past the segment either, so that a snapshot which does not wait misses nothing that they see; it is
-for whoever appended a record and wants it in a snapshot taken then.
+A close is one compare-and-set, milliseconds unless the store is electing a leader. Readers do not
+get past the segment either, so that a snapshot which does not wait misses nothing that they see; it
+is for a program that appended a record and wants it in a snapshot taken then.
 """
 
 
@@ -124,7 +124,7 @@ class _LogSnapshot:
         return is_closed
 
     async def _is_followed(self, segment: Segment) -> bool:
-        """Whether there are records behind an open segment that closing it would show."""
+        """Whether records follow an open segment that closing it would show."""
         successor = await segment_from(self._manifest, segment.number + 1)
         if successor is None:
             return False

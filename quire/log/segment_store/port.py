@@ -2,7 +2,7 @@
 
 A log needs little of its storage: create a segment, append to it, seal it, read it, delete it.
 `LedgerSegments` (ledgers.py) does that with quire's ledgers. Ledgers of another system, or another
-engine, stand behind a log by the same port. A segment is named by a `LedgerId` in each of them.
+engine, serve a log by the same port. A segment is named by a `LedgerId` in each of them.
 
 Law, for every implementation (contract suite: `tests/contract/segments`):
 
@@ -10,7 +10,7 @@ Law, for every implementation (contract suite: `tests/contract/segments`):
   J2  An entry that was answered is in the segment until the segment is deleted.
   J3  After `seal` returned, no entry is answered any more, and the end never changes. Every entry
       that was answered is at or below the end, and entries below it are not missing.
-  J4  `open` never disturbs the sink. What a source delivers survives every `seal`.
+  J4  `open` never disturbs the sink. An entry that a source delivered survives every `seal`.
   J5  After `delete` returned, `open` and `seal` raise `NoSuchLedgerError`.
   J6  No segment is created twice under one id.
 
@@ -67,7 +67,7 @@ class SegmentOptions:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """What a store knows of a segment without a look at its entries."""
+    """A store's knowledge of a segment without a look at its entries."""
 
     ledger: LedgerId
     labels: Mapping[str, str]
@@ -96,7 +96,7 @@ class SegmentSink(Protocol):
 
     @property
     def facts(self) -> SegmentFacts:
-        """What the store said last. After `close` the segment is sealed, unless `abandon` came
+        """The store's last word. After `close` the segment is sealed, unless `abandon` came
         first.
         """
         ...
@@ -111,7 +111,7 @@ class SegmentSink(Protocol):
 
         Raises, from the call or from the future: `LedgerFencedError` or `LedgerClosedError` when
         another client seals the segment, `NoSuchLedgerError` when it was deleted,
-        `AppendOutcomeUnknownError` for an entry whose fate is unknown. A `RefusedError` that
+        `AppendOutcomeUnknownError` for an entry with an unknown fate. A `RefusedError` that
         ended the sink is raised itself, or is the cause of the unknown fate.
         """
         ...
@@ -121,7 +121,7 @@ class SegmentSink(Protocol):
         ...
 
     async def close(self) -> None:
-        """Wait for entries in flight, then seal the segment behind the last one. Harmless again.
+        """Wait for entries in flight, then seal the segment after the last one. Harmless again.
 
         Raises as `submit` when another client was first, and transient errors when the end could
         not be decided: then it can be called again. Cancelling abandons the sink.
@@ -153,7 +153,7 @@ class SegmentSource(Protocol):
 
     @property
     def facts(self) -> SegmentFacts:
-        """What the store said last."""
+        """The store's last word."""
         ...
 
     @property
@@ -227,7 +227,7 @@ class SegmentStore(Protocol):
 
     @property
     def capabilities(self) -> frozenset[SegmentCapability]:
-        """What the store can do beyond the law."""
+        """Abilities of the store beyond the law."""
         ...
 
     async def create(self, wanted: SegmentOptions, along: Along | None = None) -> SegmentSink:

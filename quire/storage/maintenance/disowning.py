@@ -1,11 +1,11 @@
 """Superfluous copies: a bookie forgets ledgers that other bookies hold whole.
 
 Copies become superfluous when a bookie that was taken for lost returns, when it is drained, and
-when it loses a race for a place. Nobody tells the bookie. Now and then it asks, through the narrow
-port `Superfluous`, which of its ledgers do not name it, some in turn. A ledger that was found so,
-and is found so again `disown_seconds` later, is proved superfluous or not. A proved one is dropped,
-and its id is kept among the disowned ones (entries/retired.py): its fence stays, and the bookie
-denies nothing of it.
+when it loses a race for a place. No process tells the bookie. Now and then it asks, through the
+narrow port `Superfluous`, which of its ledgers do not name it, some in turn. A ledger that was
+found so, and is found so again `disown_seconds` later, is proved superfluous or not. A proved one
+is dropped, and its id is kept among the disowned ones (entries/retired.py): its fence stays, and
+the bookie denies nothing of it.
 
 The proof may be outrun by an order to copy the same ledger. So the bookie notes which ledgers are
 put into limbo from before the proof on, and keeps these.
@@ -37,7 +37,7 @@ PROVED_MAX: Final = 512
 
 class Superfluous(Protocol):
     """The bookie's questions to the cluster. Both raise `QuireError` when nothing can be said, and
-    one that is no `RetryError` when earlier answers count no more.
+    another error than `RetryError` when earlier answers do not count any longer.
     """
 
     async def unnamed(self, ledgers: Sequence[LedgerId]) -> list[LedgerId]:
@@ -56,7 +56,7 @@ class Superfluous(Protocol):
 
 @dataclass(slots=True)
 class DisownCounts:
-    """What was done about superfluous copies since the start."""
+    """Work on superfluous copies since the start."""
 
     ledgers: int = 0
     """Ledgers that were forgotten because other bookies hold them whole."""
@@ -96,12 +96,12 @@ class Suspects:
             self._since[ledger] = now
 
     def forget(self, ledgers: Iterable[LedgerId]) -> None:
-        """Drop what is known of some ledgers."""
+        """Forget earlier answers about some ledgers."""
         for ledger in ledgers:
             self._since.pop(ledger, None)
 
     def clear(self) -> None:
-        """Drop all that is known."""
+        """Forget all earlier answers."""
         self._since.clear()
 
 
