@@ -51,7 +51,14 @@ class Check:
     version: int
 
 
-Change: TypeAlias = Create | Put | Delete | Check
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Change nothing, and let nothing be changed if a record exists at a path."""
+
+    path: str
+
+
+Change: TypeAlias = Create | Put | Delete | Check | Absent
 
 
 def check_changes(changes: Sequence[Change]) -> None:

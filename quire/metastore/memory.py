@@ -31,7 +31,7 @@ from quire.errors import (
     SessionExpiredError,
     VersionConflictError,
 )
-from quire.metastore.changes import Change, Check, Create, Put, check_changes
+from quire.metastore.changes import Absent, Change, Check, Create, Put, check_changes
 from quire.metastore.layout import (
     SEQUENCE_DIGITS,
     ancestors,
@@ -189,6 +189,9 @@ class MemoryTree:
                 versions[change.path] = self.put(change.path, change.value, change.version)
             elif isinstance(change, Check):
                 self.check(change.path, change.version)
+            elif isinstance(change, Absent):
+                if change.path in self._records:
+                    raise NodeExistsError(change.path)
             else:
                 self.delete(change.path, change.version)
         return versions

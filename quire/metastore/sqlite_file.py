@@ -44,7 +44,7 @@ from quire.errors import (
     StoreUnavailableError,
     VersionConflictError,
 )
-from quire.metastore.changes import Change, Check, Create, Put, check_changes, describe
+from quire.metastore.changes import Absent, Change, Check, Create, Put, check_changes, describe
 from quire.metastore.layout import (
     SEQUENCE_DIGITS,
     ancestors,
@@ -192,6 +192,8 @@ class SqliteFile:
                     versions[change.path] = self._put(change.path, change.value, change.version)
                 elif isinstance(change, Check):
                     self._check_version(change.path, change.version)
+                elif isinstance(change, Absent):
+                    self._check_absent(change.path)
                 else:
                     self._delete(change.path, change.version)
         return versions
@@ -259,8 +261,7 @@ class SqliteFile:
     def _create(self, path: str, value: bytes, owner: SessionId | None) -> int:
         if owner is not None:
             self._check_owner(owner)
-        if self._one("SELECT 1 FROM records WHERE path = ?", path):
-            raise NodeExistsError(path)
+        self._check_absent(path)
         for parent in ancestors(path):
             row = self._one("SELECT owner FROM records WHERE path = ?", parent)
             if row is None:
@@ -298,6 +299,10 @@ class SqliteFile:
             raise NoSuchNodeError(path)
         if version is not None and row[0] != version:
             raise VersionConflictError(path, version)
+
+    def _check_absent(self, path: str) -> None:
+        if self._one("SELECT 1 FROM records WHERE path = ?", path):
+            raise NodeExistsError(path)
 
     def _check_owner(self, session: SessionId) -> None:
         now = self._clock()

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ from quire.errors import (
     VersionConflictError,
 )
 from quire.metastore import versions
-from quire.metastore.changes import Change, Check, Create, Put, check_changes, describe
+from quire.metastore.changes import Absent, Change, Check, Create, Put, check_changes, describe
 from quire.metastore.layout import check_path, check_value, parent_of
 from quire.metastore.store import Versioned
 from quire.metastore.zookeeper_access import Access
@@ -142,11 +143,15 @@ class ZooKeeperStore:
     async def commit(self, changes: Sequence[Change]) -> dict[str, int]:
         check_changes(changes)
         edits = await asyncio.gather(*(self._edit_before(change) for change in changes))
-        parts = list(zip(changes, edits, strict=True))
-        named = [(each.path, getattr(each, "version", None) or 0) for each in changes]
+        parts = [self._parts(change, edit) for change, edit in zip(changes, edits, strict=True)]
+        named = [
+            (change.path, getattr(change, "version", None) or 0)
+            for change, operations in zip(changes, parts, strict=True)
+            for _ in operations
+        ]
 
         def operations(_: Any) -> list[Any]:
-            return [self._part(change, edit) for change, edit in parts]
+            return [each for one in parts for each in one]
 
         for _ in range(PARENT_ATTEMPTS_MAX):
             try:
@@ -154,14 +159,15 @@ class ZooKeeperStore:
                     stats = await self._connection.commit(describe(changes), operations, named)
             except NoSuchNodeError as error:
                 # A transaction makes no parents, and this one was refused for the lack of one.
-                created = [change.path for change in changes if isinstance(change, Create)]
+                created = [each.path for each in changes if isinstance(each, Create | Absent)]
                 if error.path not in created:
                     raise
                 await self._make_parents(created)
             else:
+                last = [stats[end - 1] for end in accumulate(map(len, parts))]
                 return {
                     change.path: _version(stat)
-                    for change, stat in zip(changes, stats, strict=True)
+                    for change, stat in zip(changes, last, strict=True)
                     if isinstance(change, Create | Put)
                 }
         raise ConflictError(f"parents of {describe(changes)} were deleted at every attempt")
@@ -247,19 +253,25 @@ class ZooKeeperStore:
 
     async def _edit_before(self, change: Change) -> int:
         """Return ZooKeeper's version of the record that a change expects; -1 for any."""
-        if isinstance(change, Create) or change.version is None:
+        if isinstance(change, Create | Absent) or change.version is None:
             return -1
         return await self._edit_of(change.path, change.version)
 
-    def _part(self, change: Change, edit: int) -> Any:
+    def _parts(self, change: Change, edit: int) -> list[Any]:
+        """Return the operations of a change. ZooKeeper cannot check that a record does not exist:
+        one is created, and deleted in the same transaction.
+        """
         full = self._full(change.path)
-        if isinstance(change, Create):
-            return creation(full, change.value, acl_of(self._target.options.grants(change.path)))
+        if isinstance(change, Create | Absent):
+            value = change.value if isinstance(change, Create) else b""
+            grants = self._target.options.grants(change.path)
+            made = creation(full, value, acl_of(grants))
+            return [made] if isinstance(change, Create) else [made, deletion(full, -1)]
         if isinstance(change, Put):
-            return replacement(full, change.value, edit)
+            return [replacement(full, change.value, edit)]
         if isinstance(change, Check):
-            return check(full, edit)
-        return deletion(full, edit)
+            return [check(full, edit)]
+        return [deletion(full, edit)]
 
     async def _make_parents(self, created: Sequence[str]) -> None:
         """Create missing parents of the records that a transaction creates."""

@@ -32,7 +32,7 @@ from quire.log.manifest.manifest import JobsNeededError, LogManifest
 from quire.log.manifest.page_tree import PagesNeededError
 from quire.log.manifest.pages_at_hand import PAGES_MAX, PagesAtHand, ask
 from quire.metastore import levels
-from quire.metastore.changes import Change, Create, Delete, Put
+from quire.metastore.changes import Absent, Change, Create, Delete, Put
 from quire.metastore.cluster import Level, adopted_incarnation, epoch_floor
 from quire.metastore.layout import VALUE_BYTES_MAX, log_jobs_path, log_path, page_path
 from quire.metastore.store import MetadataStore
@@ -262,12 +262,9 @@ class ManifestRecord:
         return manifest
 
     def unchanged(self, manifest: LogManifest | None, version: int | None) -> Sequence[Change]:
-        """Return the change that can be made only while the record is as it was found.
-
-        Nothing for a record that does not exist, because the store cannot check that.
-        """
+        """Return the change that can be made only while the record is as it was found."""
         if manifest is None or version is None:
-            return ()
+            return (Absent(self.path),)
         return (Put(self.path, manifest.encode(), version),)
 
     async def _write(

@@ -13,7 +13,7 @@ from quire.errors import (
     NoSuchNodeError,
     VersionConflictError,
 )
-from quire.metastore.changes import Change, Check, Create, Delete, Put
+from quire.metastore.changes import Absent, Change, Check, Create, Delete, Put
 from quire.metastore.layout import VALUE_BYTES_MAX
 from quire.metastore.store import MetadataStore
 from tests.contract.metastore.two_clients import SESSION_SECONDS, Run
@@ -58,9 +58,26 @@ def test_a_check_lets_others_change_only_while_a_record_is_the_same(run: Run) ->
     run(scenario)
 
 
+def test_changes_can_be_made_only_while_a_record_does_not_exist(run: Run) -> None:
+    async def scenario(one: MetadataStore, other: MetadataStore, _: Backend) -> None:
+        changes: list[Change] = [Create("/b", b""), Absent("/deep/a"), Create("/c", b"")]
+        versions = await one.commit(changes)
+        assert sorted(versions) == ["/b", "/c"]
+        assert [(await other.get(each)).version for each in ("/b", "/c")] == list(versions.values())
+        with pytest.raises(NoSuchNodeError):
+            await other.get("/deep/a")
+        await other.create("/deep/a", b"")
+        with pytest.raises(NodeExistsError, match="/deep/a"):
+            await one.commit([Delete("/b"), Absent("/deep/a")])
+        assert (await other.get("/b")).value == b""
+
+    run(scenario)
+
+
 @pytest.mark.parametrize(
     ("refused", "error"),
     [
+        (Absent("/there"), NodeExistsError),
         (Create("/there", b""), NodeExistsError),
         (Put("/not/there", b"", 1), NoSuchNodeError),
         (Put("/there", b"", -7), VersionConflictError),

@@ -108,13 +108,17 @@ def test_what_was_ingested_while_a_job_was_being_dropped_stays() -> None:
     run(main)
 
 
-def test_what_was_ingested_right_before_its_deletion_stays() -> None:
+@pytest.mark.parametrize("before", [2, 0], ids=["a log", "no log"])
+def test_what_was_ingested_right_before_its_deletion_stays(before: int) -> None:
+    """Also where the ingest makes the log."""
+
     async def main() -> None:
         async with LogCluster() as cluster:
             client, zombie = cluster.new_client(), cluster.new_client()
-            async with await client.open() as log:
-                await append_all(log, numbered(0, 2))
-            part = await write_part(client, "job", 2, 3)
+            if before:
+                async with await client.open() as log:
+                    await append_all(log, numbered(0, before))
+            part = await write_part(client, "job", before, 3)
             ingested: list[LogManifest] = []
 
             async def meanwhile(method: str, path: str) -> None:
@@ -124,6 +128,6 @@ def test_what_was_ingested_right_before_its_deletion_stays() -> None:
             zombie.store.before = meanwhile
             await zombie.logs.ingest(NAME).drop("job")
             assert ingested
-            assert await cluster.new_client().payloads() == numbered(0, 5)
+            assert await cluster.new_client().payloads() == numbered(0, before + 3)
 
     run(main)
