@@ -64,8 +64,9 @@ VALUES = st.recursive(
     ),
     max_leaves=6,
 )
-UNKNOWN = st.dictionaries(st.text(min_size=1, max_size=6).map("later-{}".format), VALUES)
-GIVEN = UNKNOWN.filter(bool)
+NAMES = st.text(min_size=1, max_size=6).map("later-{}".format)
+UNKNOWN = st.dictionaries(NAMES, VALUES)
+GIVEN = st.dictionaries(NAMES, VALUES, min_size=1)
 
 
 class Case(NamedTuple):

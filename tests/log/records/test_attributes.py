@@ -43,7 +43,9 @@ from quire.metastore.levels import ATTRIBUTES_LEVEL, FIRST_LEVEL
 from quire.testing import MemoryCluster
 from tests.support.log_cluster import Client, LogCluster, run
 
-names = st.text(min_size=1, max_size=8).filter(lambda each: each.isprintable())
+# What `str.isprintable` accepts: a filter over all texts gives up at some seeds.
+printable = st.characters(exclude_categories=["C", "Z"], include_characters=" ")
+names = st.text(printable, min_size=1, max_size=8)
 headers = st.lists(st.tuples(names, st.none() | st.binary(max_size=9)), max_size=4).map(tuple)
 times = st.none() | st.integers(-EVENT_TIME_MS_MAX, EVENT_TIME_MS_MAX)
 attributes = st.builds(Attributes, st.none() | st.binary(max_size=9), headers, times)
