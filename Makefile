@@ -24,6 +24,10 @@ S2_VERIFICATION ?=
 S2_REPOSITORY := https://github.com/s2-streamstore/s2-verification
 S2_COMMIT := 36ce9bd
 
+# Tests start hundreds of processes. Without bytecode each of them compiles quire anew, and each
+# worker of pytest rewrites every test: images for containers often forbid bytecode.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
 	ablations mutations soak apache interop judges s2 netns browser picture drills bench proto format clean spec tlc docs spark metrics alerts audit
