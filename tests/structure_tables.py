@@ -102,7 +102,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
             "quire.ledger",
             "quire.metastore",
         )
-        for module in ("requests", "holes", "audit", "auditor")
+        for module in ("reasons", "requests", "holes", "audit", "auditor")
     },
     "quire.election": (*VALUES, "quire.election", "quire.metastore"),
     "quire.service": (

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 import click
 
 from quire.cli.durations import Duration
 from quire.cli.healing_switch import go, pause, resume, status
 from quire.cli.metadata import opened
-from quire.cli.output import note, print_json, print_table, progress_of
+from quire.cli.output import Value, note, print_json, print_table, progress_of
 from quire.cli.settings import Settings, run, with_settings
+from quire.entry import BookieId
 from quire.errors import IntegrityError, RetryError
+from quire.healing.facts import gather_facts
+from quire.healing.reasons import AskedFor, asked_for
+from quire.metastore.store import MetadataStore
 from quire.repair.assignments import Assignment
 from quire.repair.healing import Healing, Progressed, open_healing
 from quire.repair.plan import Plan
@@ -32,9 +36,9 @@ for _command in (status, pause, resume, go):
 
 
 @contextlib.asynccontextmanager
-async def _reached(settings: Settings) -> AsyncIterator[Healing]:
+async def _reached(settings: Settings) -> AsyncIterator[tuple[MetadataStore, Healing]]:
     async with opened(settings) as store, open_healing(store, settings.link()) as found:
-        yield found
+        yield store, found
 
 
 @healing.command("run", short_help="Ask bookies for missing copies, and wait for them.")
@@ -83,11 +87,11 @@ def run_(
 async def _run(
     settings: Settings, lost: tuple[str, ...], *, finds_holes: bool, dry_run: bool, patience: float
 ) -> None:
-    async with _reached(settings) as reached:
+    async with _reached(settings) as (store, reached):
         with progress_of("Comparing ledgers") as on_progress:
             plan = await reached.plan(lost, finds_holes=finds_holes, on_progress=on_progress)
         if dry_run:
-            _print_orders(settings, plan.wanted)
+            _print_orders(settings, await _explained(store, plan.wanted))
             progressed = Progressed()
         else:
             with progress_of("Copying ledgers") as on_progress:
@@ -147,37 +151,66 @@ def _check_result(plan: Plan, progressed: Progressed) -> None:
 
 
 @healing.command("list", short_help="Print the copies that bookies are asked to make.")
+@click.option(
+    "--reason",
+    "reasons",
+    multiple=True,
+    type=click.Choice([str(each) for each in AskedFor]),
+    help="Only copies for this reason. Repeatable.",
+)
 @with_settings
-def list_(settings: Settings) -> None:
-    """Print the copies that bookies are asked to make, and have not made yet.
+def list_(settings: Settings, reasons: tuple[str, ...]) -> None:
+    """Print the copies that bookies are asked to make, and have not made yet, with the reason.
 
     \b
-    Example:
+    lost      the bookie in whose place they are made is not there
+    drain     it is to leave
+    holes     the bookie lacks entries that it should hold
+    returned  the bookie in whose place they are made is back
+
+    \b
+    Examples:
+      quire healing list --reason lost
       quire healing list --json
     """
-    run(lambda: _list(settings))
+    run(lambda: _list(settings, reasons))
 
 
-async def _list(settings: Settings) -> None:
-    async with _reached(settings) as reached:
-        found = await reached.orders()
-    _print_orders(settings, found)
+async def _list(settings: Settings, reasons: Collection[str]) -> None:
+    async with _reached(settings) as (store, reached):
+        rows = await _explained(store, await reached.orders())
+    wanted = [each for each in rows if not reasons or each[2] in reasons]
+    _print_orders(settings, wanted, f" for the reason {' or '.join(reasons)}" if reasons else "")
 
 
-def _print_orders(settings: Settings, found: dict[str, list[Assignment]]) -> None:
-    rows = [(bookie, each) for bookie in sorted(found) for each in found[bookie]]
+async def _explained(
+    store: MetadataStore, found: Mapping[BookieId, Sequence[Assignment]]
+) -> list[tuple[BookieId, Assignment, str]]:
+    """Return requests by bookie, each with its reason."""
+    facts = {each.bookie: each for each in await gather_facts(store)}
+    return [
+        (bookie, each, str(asked_for(each, facts)))
+        for bookie in sorted(found)
+        for each in found[bookie]
+    ]
+
+
+def _print_orders(
+    settings: Settings, rows: Sequence[tuple[BookieId, Assignment, str]], restricted: str = ""
+) -> None:
     if settings.json:
-        for bookie, each in rows:
+        for bookie, each, why in rows:
             places = [[it.first, it.position, it.old] for it in each.replicas]
-            print_json({"bookie": bookie, "ledger": each.ledger, "places": places})
+            fields: dict[str, Value] = {"bookie": bookie, "ledger": each.ledger, "reason": why}
+            print_json({**fields, "places": places})
         return
     print_table(
-        ("bookie", "ledger", "in the place of"),
+        ("bookie", "ledger", "reason", "in the place of"),
         [
-            (bookie, each.ledger, ", ".join(sorted({it.old for it in each.replicas})) or "-")
-            for bookie, each in rows
+            (bookie, each.ledger, why, ", ".join(sorted({it.old for it in each.replicas})) or "-")
+            for bookie, each, why in rows
         ],
-        empty="No bookie is asked for a copy.",
+        empty=f"No bookie is asked for a copy{restricted}.",
     )
 
 
@@ -194,7 +227,7 @@ def cancel(settings: Settings) -> None:
 
 
 async def _cancel(settings: Settings) -> None:
-    async with _reached(settings) as reached:
+    async with _reached(settings) as (_, reached):
         count = await reached.cancel()
     if settings.json:
         print_json({"cancelled": count})

@@ -86,6 +86,7 @@ def test_the_places_of_a_lost_bookie_go_to_others(tmp_path: Path) -> None:
             assert dry.code == 0, dry.err
             *asked, result = [json.loads(line) for line in dry.out.splitlines()]
             assert {each["ledger"] for each in asked} == set(named)
+            assert {each["reason"] for each in asked} == {"lost"}
             assert result["planned"] == len(asked)
             none = await command(cluster, "healing", "list")
             assert "No bookie is asked for a copy." in none.out
