@@ -16,6 +16,7 @@ from quire.entry import BookieId
 from quire.errors import IntegrityError, RetryError
 from quire.healing.facts import gather_facts
 from quire.healing.reasons import AskedFor, asked_for
+from quire.healing.wishes import resolve
 from quire.metastore.store import MetadataStore
 from quire.repair.assignments import Assignment
 from quire.repair.healing import Healing, Progressed, open_healing
@@ -46,7 +47,8 @@ async def _reached(settings: Settings) -> AsyncIterator[tuple[MetadataStore, Hea
     "--lost",
     multiple=True,
     metavar="BOOKIE",
-    help="A bookie that will not come back; its places go to others. Repeatable.",
+    help="A bookie that will not come back, or the first digits of its id; its places go to "
+    "others. Repeatable.",
 )
 @click.option(
     "--holes/--no-holes",
@@ -88,8 +90,10 @@ async def _run(
     settings: Settings, lost: tuple[str, ...], *, finds_holes: bool, dry_run: bool, patience: float
 ) -> None:
     async with _reached(settings) as (store, reached):
+        names = [each.bookie for each in await gather_facts(store)] if lost else []
+        resolved = [resolve(each, names) for each in lost]
         with progress_of("Comparing ledgers") as on_progress:
-            plan = await reached.plan(lost, finds_holes=finds_holes, on_progress=on_progress)
+            plan = await reached.plan(resolved, finds_holes=finds_holes, on_progress=on_progress)
         if dry_run:
             _print_orders(settings, await _explained(store, plan.wanted))
             progressed = Progressed()

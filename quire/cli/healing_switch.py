@@ -16,7 +16,7 @@ from quire.cli.settings import Settings, run, with_settings
 from quire.cli.wishes import LONG_SECONDS, operator
 from quire.errors import ConfigurationError
 from quire.healing.facts import gather_facts
-from quire.healing.summary import Count, Summary, read_summary
+from quire.healing.summary import Count, State, Summary, read_summary
 from quire.healing.switch import Go, Pause, Switch, change_switch, read_switch
 from quire.healing.verdict import duration
 from quire.metastore.standing import REASON_CHARACTERS_MAX, Wish
@@ -59,7 +59,7 @@ async def _status(settings: Settings) -> None:
             "No auditor has looked: `quire bookie serve` offers one, or `quire autorecovery`."
         )
     else:
-        print_fields(_lines(summary, now))
+        print_fields(_lines(summary, switch, now))
     _print_switch(switch, now)
 
 
@@ -80,9 +80,9 @@ def _of_pause(pause: Pause) -> dict[str, Value]:
     return {"reason": pause.reason, "by": pause.by, **times}
 
 
-def _lines(summary: Summary, now: int) -> dict[str, object]:
+def _lines(summary: Summary, switch: Switch, now: int) -> dict[str, object]:
     lines: dict[str, object] = {
-        "state": str(summary.state) + (f": {summary.why}" if summary.why else ""),
+        "state": _state(summary, switch, now),
         "seen": f"{duration(summary.age_seconds(now))} ago by {summary.by}, epoch {summary.epoch}",
         "ledgers": f"{summary.indexed} of {summary.ledgers} known",
         "lost": ", ".join(summary.lost) or "none",
@@ -94,6 +94,14 @@ def _lines(summary: Summary, now: int) -> dict[str, object]:
     if summary.worst:
         lines["worst"] = ", ".join(map(str, summary.worst))
     return lines
+
+
+def _state(summary: Summary, switch: Switch, now: int) -> str:
+    """Return the auditor's state; it may not have seen the end of a pause yet."""
+    pause = switch.pause
+    if summary.state is State.PAUSED and (pause is None or not pause.seconds_left(now)):
+        return "paused until the auditor looks again: the pause is over"
+    return str(summary.state) + (f": {summary.why}" if summary.why else "")
 
 
 def _asked(summary: Summary, now: int) -> str:

@@ -71,6 +71,8 @@ def test_the_places_of_a_lost_bookie_go_to_others(tmp_path: Path) -> None:
             up = await command(cluster, "healing", "run", "--lost", lost)
             assert up.code == 2
             assert "is not lost: it is registered" in up.err
+            mistyped = await command(cluster, "healing", "run", "--lost", f"{lost[:8]}x")
+            assert (mistyped.code, "is not known" in mistyped.err) == (3, True)
             whole = await command(cluster, "healing", "run", "--json")
             assert whole.code == 0, whole.err
 
@@ -91,7 +93,7 @@ def test_the_places_of_a_lost_bookie_go_to_others(tmp_path: Path) -> None:
             none = await command(cluster, "healing", "list")
             assert "No bookie is asked for a copy." in none.out
 
-            healed = await command(cluster, "healing", "run", "--lost", lost, "--json")
+            healed = await command(cluster, "healing", "run", "--lost", lost[:8], "--json")
             assert healed.code == 0, healed.err
             done = json.loads(healed.out)
             assert (done["done"], done["left"], done["open"]) == (done["planned"], {}, [])
