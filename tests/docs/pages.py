@@ -2,7 +2,8 @@
 
 A page is a sequence of steps in one directory with a cluster in `./quire-data`: blocks of Python,
 and indented commands. A block of `text` after a step is its whole output. A step that cannot run in
-a test has a comment `<!-- not run: reason -->` before it.
+a test has a comment `<!-- not run: reason -->` before it. A command ends with 0, or as its comment
+says: `# exit code 10`. Words like `$BOOKIE` stand for variables of the environment.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ STEP = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 SHELL_ONLY = re.compile(r"[|<>$;&]")
+EXIT_CODE = re.compile(r"# exit code (\d+)")
 SHELL = 'quire() { "$PYTHON" -m quire "$@"; }\n'
 
 
@@ -42,7 +44,11 @@ class Step:
 
 
 def steps(page: Path) -> list[Step]:
-    found = STEP.finditer(page.read_text(encoding="utf-8"))
+    return steps_of(page.read_text(encoding="utf-8"))
+
+
+def steps_of(text: str) -> list[Step]:
+    found = STEP.finditer(text)
     return [
         Step(each["program"], each["commands"], each["output"], each["reason"]) for each in found
     ]
@@ -57,23 +63,25 @@ def play(page: Path, directory: Path, capfd: pytest.CaptureFixture[str]) -> None
             exec(compile(step.program, str(page), "exec"), {"__name__": "__main__"})
         else:
             assert step.commands is not None
-            _run(step.commands, directory)
+            for line in step.commands.splitlines():
+                run_line(line, directory)
         sys.stdout.flush()
         shown = capfd.readouterr().out
         assert step.output is None or shown == step.output
 
 
-def _run(commands: str, directory: Path) -> None:
-    """Run commands as a shell does; plain ones in this process, which is a second faster."""
-    for line in commands.splitlines():
-        words = shlex.split(line, comments=True)
-        if words[0] == "quire" and not SHELL_ONLY.search(line):
-            with pytest.raises(SystemExit) as ended:
-                main(words[1:])
-            code = ended.value.code
-        else:
-            code = _in_shell(line, directory)
-        assert code == 0, line
+def run_line(line: str, directory: Path) -> None:
+    """Run a command as a shell does; plain ones in this process, which is a second faster."""
+    expanded = os.path.expandvars(line)
+    words = shlex.split(expanded, comments=True)
+    if words[0] == "quire" and not SHELL_ONLY.search(expanded):
+        with pytest.raises(SystemExit) as ended:
+            main(words[1:])
+        code = ended.value.code
+    else:
+        code = _in_shell(line, directory)
+    wanted = EXIT_CODE.search(line)
+    assert code == (int(wanted[1]) if wanted else 0), line
 
 
 def _in_shell(line: str, directory: Path) -> int:
