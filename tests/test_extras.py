@@ -174,4 +174,4 @@ def test_every_extra_that_the_code_names_exists() -> None:
 
 def test_all_has_what_the_command_and_the_servers_use() -> None:
     (everything,) = PROJECT["optional-dependencies"]["all"]
-    assert everything == "quire[cli,console,gateway,server,zookeeper]"
+    assert everything == "quire[cli,console,gateway,kafka,server,zookeeper]"

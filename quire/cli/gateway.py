@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -22,6 +23,9 @@ from quire.cli.settings import (
 from quire.errors import ConfigurationError
 from quire.gateway.limits import GatewayLimits
 from quire.gateway.tokens import Token, parse_tokens
+
+if TYPE_CHECKING:
+    from quire.gateway.owners import GatewayPlace
 
 
 @click.group(short_help="Serve logs over HTTP.")
@@ -41,6 +45,16 @@ def gateway() -> None:
     "--advertise",
     metavar="URL",
     help="URL that other gateways send clients to. [default: http:// and --listen]",
+)
+@click.option(
+    "--kafka",
+    metavar="HOST:PORT",
+    help="Serve Kafka's clients there, too: a log is a topic with one partition.",
+)
+@click.option(
+    "--kafka-advertise",
+    metavar="HOST:PORT",
+    help="Address that Kafka's clients are told. [default: --kafka]",
 )
 @click.option(
     "--token-file",
@@ -67,6 +81,8 @@ def serve(
     settings: Settings,
     listen: str,
     advertise: str | None,
+    kafka: str | None,
+    kafka_advertise: str | None,
     token_file: Path | None,
     insecure_network: bool,
     limits: tuple[tuple[str, float], ...],
@@ -85,36 +101,53 @@ def serve(
     Examples:
       quire gateway serve
       quire gateway serve --listen 127.0.0.1:8180 --token-file /etc/quire/tokens
+      quire gateway serve --kafka 127.0.0.1:9092
     """
     tokens = read_tokens(token_file)
     logging.begin()
     allow_descriptors()
     bounds = build(GatewayLimits, limits)
-    work = partial(_serve, settings, listen, insecure_network, advertise, tokens, bounds)
+    if kafka is None and kafka_advertise is not None:
+        raise ConfigurationError("--kafka-advertise needs --kafka")
+    doors = Doors(listen, advertise, kafka, kafka_advertise)
+    work = partial(_serve, settings, doors, insecure_network, tokens, bounds)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
+
+
+class Doors(NamedTuple):
+    """Where a gateway listens, and which addresses it tells."""
+
+    listen: str
+    advertise: str | None
+    kafka: str | None
+    kafka_advertise: str | None
 
 
 async def _serve(
     settings: Settings,
-    listen: str,
+    doors: Doors,
     insecure_network: bool,
-    advertise: str | None,
     tokens: tuple[Token, ...],
     limits: GatewayLimits,
 ) -> None:
     from quire.gateway.server import serve_gateway
 
-    def announce(address: str) -> None:
+    def announce(place: GatewayPlace) -> None:
         if settings.json:
-            print_json({"gateway": address})
+            print_json({"gateway": place.url, "kafka": place.kafka})
         else:
-            click.echo(f"gateway answers at {address}; its calls are in {address}/v1/openapi.json")
+            url = place.url
+            click.echo(f"gateway answers at {url}; its calls are in {url}/v1/openapi.json")
+            if place.kafka is not None:
+                click.echo(f"Kafka's clients are answered at {place.kafka}")
         sys.stdout.flush()
 
     await serve_gateway(
-        *(settings.store_uri(), listen),
+        *(settings.store_uri(), doors.listen),
         insecure_network=insecure_network,
-        advertise=advertise,
+        advertise=doors.advertise,
+        kafka=doors.kafka,
+        kafka_advertise=doors.kafka_advertise,
         tokens=tokens,
         limits=limits,
         on_ready=announce,

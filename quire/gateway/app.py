@@ -99,11 +99,11 @@ class Gateway:
         self.owners = owners
         self.limits = limits
         self.is_ending = False
-        self._tokens = tokens
-        self._admission = Admission(limits)
+        self.tokens = tokens
+        self.admission = Admission(limits)
         self._meter = GatewayMeter()
         self.figures = figures_of(
-            self._meter, self._admission, owners, registry or CollectorRegistry()
+            self._meter, self.admission, owners, registry or CollectorRegistry()
         )
         """Returns the figures of the process, and the media type of that text."""
         self.app = Starlette(
@@ -124,14 +124,14 @@ class Gateway:
     async def _respond(self, call: HttpCall, action: Action | None, request: Request) -> Response:
         try:
             if action is not None:
-                identity = caller(self._tokens, request.headers.get("authorization", ""))
+                identity = caller(self.tokens, request.headers.get("authorization", ""))
                 if identity is None:
                     body: dict[str, object] = {"error": "unauthorized", "message": _UNKNOWN}
                     return JSONResponse(body, 401, {"WWW-Authenticate": "Bearer"})
                 request.state.identity = identity
                 if self.guard is not None and "name" in request.path_params:
                     self.guard.check_log(identity, action, _name(request))
-            with self._admission.request():
+            with self.admission.request():
                 return await call.handler(self, request)
         except ElsewhereError as error:
             location = error.address + request.url.path
@@ -159,12 +159,12 @@ class Gateway:
         size = 0
         try:
             async for part in request.stream():
-                self._admission.take(len(part), size + len(part))
+                self.admission.take(len(part), size + len(part))
                 size += len(part)
                 parts.append(part)
             yield b"".join(parts)
         finally:
-            self._admission.give_back(size)
+            self.admission.give_back(size)
 
 
 async def append(gateway: Gateway, request: Request) -> Response:

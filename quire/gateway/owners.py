@@ -3,7 +3,8 @@
 A log has one election: `Client.lead_log` uses the same by default. So gateways share a log with
 each other and with services: one candidate at a time writes it. A gateway stands when a request
 comes for a log that no candidate leads, and gives the log up when no request came for a while, or
-when it ends. The candidate's name of a gateway is `gateway URL`: others send clients there.
+when it ends. The candidate's name of a gateway is `gateway URL`, or
+`gateway URL HOST:PORT` with the address for Kafka's clients: others send clients there.
 
 Invariants:
   - Only the winner of the election appends, through the log that it took over as such.
@@ -19,7 +20,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import Final
+from typing import Final, NamedTuple
 
 from quire.aio.tasks import Tasks, first_of
 from quire.aio.timing import time_limit
@@ -33,6 +34,25 @@ from quire.log.manifest.options import LogOptions
 
 PREFIX: Final = "gateway "
 
+
+class GatewayPlace(NamedTuple):
+    """Where clients reach a gateway. Its text is the name of the gateway as a candidate."""
+
+    url: str
+    kafka: str | None = None
+
+    def __str__(self) -> str:
+        return f"{PREFIX}{self.url}" + (f" {self.kafka}" if self.kafka else "")
+
+    @classmethod
+    def named(cls, candidate: str) -> GatewayPlace | None:
+        """Return the place that a candidate's name has, None for another program."""
+        if not candidate.startswith(PREFIX):
+            return None
+        url, _, kafka = candidate.removeprefix(PREFIX).partition(" ")
+        return cls(url, kafka or None)
+
+
 _log = logging.getLogger(__name__)
 
 
@@ -45,16 +65,29 @@ class Owners:
         address: str,
         limits: GatewayLimits,
         options: LogOptions | None = None,
+        kafka: str | None = None,
     ) -> None:
-        """`address` is the URL that other gateways send clients to."""
+        """`address` is the URL that other gateways send clients to, `kafka` the `host:port` at
+        which Kafka's clients reach this one.
+        """
         self._client = client
         self.address = address
-        self._candidate = PREFIX + address
+        self._candidate = str(GatewayPlace(address, kafka))
         self._limits = limits
         self._options = options
         self._owned: dict[str, _LedLog] = {}
         self._tasks = Tasks()
         self._is_ending = False
+
+    async def leading(self, name: str) -> GatewayPlace | None:
+        """Return the gateway that leads a log, None if no candidate does.
+
+        Another program that leads it has no address.
+        """
+        leader = await self._client.election(name).leader()
+        if leader is None:
+            return None
+        return GatewayPlace.named(leader.candidate) or GatewayPlace("")
 
     def written(self) -> list[str]:
         """Return the names of the logs that this gateway writes at this moment."""
@@ -96,8 +129,9 @@ class Owners:
     def _raise_if_elsewhere(self, name: str, leader: Leader | None) -> None:
         if leader is None or leader.candidate == self._candidate:
             return
-        if leader.candidate.startswith(PREFIX):
-            raise ElsewhereError(name, leader.candidate.removeprefix(PREFIX))
+        place = GatewayPlace.named(leader.candidate)
+        if place is not None:
+            raise ElsewhereError(name, place.url)
         raise LedElsewhereError(name, leader.candidate)
 
     def _stand(self, name: str) -> _LedLog:

@@ -7,8 +7,9 @@ answers: every request under way is confirmed, and others go on with the next ga
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from functools import partial
 
 from quire.connection import connect
@@ -16,7 +17,7 @@ from quire.errors import ConfigurationError
 from quire.extras import needed_for
 from quire.gateway.app import Gateway
 from quire.gateway.limits import GatewayLimits
-from quire.gateway.owners import Owners
+from quire.gateway.owners import GatewayPlace, Owners
 from quire.gateway.tokens import Token
 from quire.log.manifest.options import LogOptions
 from quire.metastore import open_store
@@ -43,10 +44,12 @@ async def serve_gateway(
     tokens: tuple[Token, ...] = (),
     limits: GatewayLimits | None = None,
     options: LogOptions | None = None,
-    on_ready: Callable[[str], None] | None = None,
+    on_ready: Callable[[GatewayPlace], None] | None = None,
     tls: TlsOptions | None = None,
+    kafka: str | None = None,
+    kafka_advertise: str | None = None,
 ) -> None:
-    """Serve logs over HTTP until cancelled, then end in good order.
+    """Serve logs over HTTP, and to Kafka's clients, until cancelled; then end in good order.
 
     Args:
         store: the metadata store of the cluster.
@@ -56,41 +59,53 @@ async def serve_gateway(
         tokens: a request needs one of them, if there is any, and has the rights of its holder.
         limits: how much may be under way.
         options: options of the logs that this gateway writes.
-        on_ready: called with the URL once requests are answered.
+        on_ready: called with the addresses once requests are answered.
         tls: the gateway's certificate for its connections to bookies, as for `connect`.
+        kafka: host:port where Kafka's clients are served; None: nowhere.
+        kafka_advertise: host:port that Kafka's clients are told, by default `kafka`.
 
     Raises:
         ConfigurationError: the address cannot be used, or needs consent, tokens or `advertise`.
         QuireError: the errors of `connect`.
     """
     limits = limits or GatewayLimits()
-    _check_exposure(listen, insecure_network, tokens)
-    if advertise is None:
-        advertised(listen, None)  # raises for a wildcard
-    listening = bind(listen)
-    try:
-        host, _ = split_address(listen)
-        at = advertise or f"http://{host}:{listening.getsockname()[1]}"
+    ports = [each for each in (listen, kafka) if each is not None]
+    _check_exposure(ports, insecure_network, tokens)
+    for port, told in ((listen, advertise), (kafka, kafka_advertise)):
+        if port is not None and told is None:
+            advertised(port, None)  # raises for a wildcard
+    async with AsyncExitStack() as stack:
+        listening = stack.enter_context(closing(bind(listen)))
+        door = None if kafka is None else stack.enter_context(closing(bind(kafka)))
+        place = GatewayPlace(
+            advertise or f"http://{_address(listen, listening)}",
+            None if kafka is None or door is None else kafka_advertise or _address(kafka, door),
+        )
         registry = CollectorRegistry()
-        async with (
-            connect(store, metrics=registry, tls=tls) as client,
-            _guarding(store, at) as guard,
-        ):
-            owners = Owners(client, at, limits, options)
-            gateway = Gateway(client, owners, limits, tokens, guard, registry)
+        client = await stack.enter_async_context(connect(store, metrics=registry, tls=tls))
+        guard = await stack.enter_async_context(_guarding(store, place.url))
+        owners = Owners(client, place.url, limits, options, place.kafka)
+        gateway = Gateway(client, owners, limits, tokens, guard, registry)
+        if door is not None:
+            with needed_for("quire gateway serve --kafka", "kafka"):
+                from quire.gateway.kafka.server import serve_kafka
+            await stack.enter_async_context(serve_kafka(gateway, place, door))
 
-            async def end() -> None:
-                gateway.is_ending = True
-                await owners.close()
+        async def end() -> None:
+            gateway.is_ending = True
+            await owners.close()
 
-            await serve_application(
-                gateway.app,
-                listening,
-                ready=partial(on_ready or _tell_no_caller, at),
-                ending=end,
-            )
-    finally:
-        listening.close()
+        await serve_application(
+            gateway.app,
+            listening,
+            ready=partial(on_ready or _tell_no_caller, place),
+            ending=end,
+        )
+
+
+def _address(listen: str, listening: socket.socket) -> str:
+    host, _ = split_address(listen)
+    return f"{host}:{listening.getsockname()[1]}"
 
 
 @asynccontextmanager
@@ -103,9 +118,9 @@ async def _guarding(store: str, name: str) -> AsyncIterator[Guard]:
         await opened.close()
 
 
-def _check_exposure(listen: str, accepted: bool, tokens: tuple[Token, ...]) -> None:
+def _check_exposure(ports: list[str], accepted: bool, tokens: tuple[Token, ...]) -> None:
     """Say that other machines reach the gateway. Raises as `exposed`, and without tokens."""
-    for address in exposed("gateway", [listen], accepted=accepted):
+    for address in exposed("gateway", ports, accepted=accepted):
         if not tokens:
             raise ConfigurationError(
                 f"every program that reaches {address} could read and write all logs: pass "
@@ -114,5 +129,5 @@ def _check_exposure(listen: str, accepted: bool, tokens: tuple[Token, ...]) -> N
         _log.warning("%s has no TLS: each machine on the way can read tokens and records", address)
 
 
-def _tell_no_caller(address: str) -> None:
+def _tell_no_caller(place: GatewayPlace) -> None:
     """The default of `on_ready`."""

@@ -1,4 +1,4 @@
-"""The action that each call asks for: gRPC, runs in plain frames, HTTP, commands. Pure.
+"""The action that each call asks for: gRPC, runs in plain frames, HTTP, Kafka, commands. Pure.
 
 One table for each door. A door looks its calls up here, and a call without a row is refused by the
 door itself: nothing is permitted because it was forgotten. A test compares each table with the
@@ -92,6 +92,29 @@ HTTP: Final[Mapping[tuple[str, str], Action | None]] = {
 }
 """By method and path of a gateway. None: answered to every peer, without a token. The list of logs
 names the logs that its caller may observe."""
+
+KAFKA: Final[Mapping[int, frozenset[Action]]] = {
+    0: frozenset({APPEND}),  # Produce
+    1: frozenset({READ}),  # Fetch
+    2: frozenset({READ}),  # ListOffsets
+    3: frozenset({OBSERVE, APPEND}),  # Metadata; APPEND where it creates a topic
+    8: frozenset({READ}),  # OffsetCommit
+    9: frozenset({READ}),  # OffsetFetch
+    10: frozenset(),  # FindCoordinator
+    11: frozenset(),  # JoinGroup: members say which topics they want, and fetch by themselves
+    12: frozenset(),  # Heartbeat
+    13: frozenset(),  # LeaveGroup
+    14: frozenset(),  # SyncGroup
+    17: frozenset(),  # SaslHandshake
+    18: frozenset(),  # ApiVersions
+    19: frozenset({APPEND}),  # CreateTopics
+    20: frozenset({OPERATE}),  # DeleteTopics
+    22: frozenset(),  # InitProducerId
+    32: frozenset({OBSERVE}),  # DescribeConfigs
+    36: frozenset(),  # SaslAuthenticate
+}
+"""By key of a request of Kafka's protocol: what it needs on each topic that it names. A request
+needs a token, where a gateway has tokens, unless it is one of 17, 18 and 36."""
 
 FILES_ONLY: Final[frozenset[Action]] = frozenset()
 """The needs of a command that uses files of its machine alone."""

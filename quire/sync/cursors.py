@@ -67,6 +67,10 @@ class SyncCursor:
             raise
         portal.call(advancer.save())
 
+    def offset(self) -> int:
+        """See `Cursor.offset`."""
+        return self._portal.call(self._cursor.offset())
+
     def lag(self) -> int:
         """See `Cursor.lag`."""
         return self._portal.call(self._cursor.lag())

@@ -11,10 +11,12 @@ from pathlib import Path
 import click.testing
 import httpx
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from quire.cli.gateway import read_tokens
 from quire.cli.root import main
 from quire.errors import ConfigurationError
+from quire.gateway.owners import GatewayPlace
 from quire.gateway.server import serve_gateway
 from quire.gateway.tokens import Token
 from quire.testing.cluster import MemoryCluster
@@ -25,9 +27,17 @@ pytestmark = pytest.mark.real_time
 
 @asynccontextmanager
 async def served(cluster: MemoryCluster) -> AsyncIterator[str]:
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    async with placed(cluster) as place:
+        yield place.url
+
+
+@asynccontextmanager
+async def placed(cluster: MemoryCluster) -> AsyncIterator[GatewayPlace]:
+    ready: asyncio.Future[GatewayPlace] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(
-        serve_gateway(cluster.store_uri, "127.0.0.1:0", on_ready=ready.set_result)
+        serve_gateway(
+            *(cluster.store_uri, "127.0.0.1:0"), kafka="127.0.0.1:0", on_ready=ready.set_result
+        )
     )
     serving.add_done_callback(lambda _: ready.cancel())
     try:
@@ -52,6 +62,21 @@ async def test_a_gateway_serves_until_it_is_cancelled_and_hands_its_logs_over() 
             await http.get(f"{first}/livez")
         sent = await http.post(f"{second}/v1/logs/orders/records", json="c")
         assert sent.json()["records"][0]["offset"] == 2
+
+
+async def test_http_and_kafkas_clients_share_a_log() -> None:
+    async with placed(MemoryCluster()) as place, httpx.AsyncClient() as http:
+        records = f"{place.url}/v1/logs/orders/records"
+        sent = await http.post(records, json={"value": "a", "key": "k"})
+        assert sent.status_code == 201
+        producer = AIOKafkaProducer(bootstrap_servers=place.kafka)
+        await producer.start()
+        try:
+            assert (await producer.send_and_wait("orders", b"b", key=b"l")).offset == 1
+        finally:
+            await producer.stop()
+        found = (await http.get(records, params={"wait": "10s", "from": "1"})).json()["records"]
+        assert [(each["value"], each["key"]) for each in found] == [("b", "l")]
 
 
 async def test_a_stream_ends_when_its_reader_goes() -> None:

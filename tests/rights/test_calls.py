@@ -9,7 +9,8 @@ import pytest
 
 from quire.cli.root import main
 from quire.gateway.app import CALLS
-from quire.rights.calls import COMMANDS, HTTP, RPCS, RUN, STREAM, Row
+from quire.gateway.kafka.messages import VERSIONS
+from quire.rights.calls import COMMANDS, HTTP, KAFKA, RPCS, RUN, STREAM, Row
 from quire.rights.roles import Action
 from quire.wire import bookie_pb2 as pb
 from quire.wire.framed import GREETING, HELLO_GREETING
@@ -50,6 +51,10 @@ def test_the_frame_port_carries_runs_alone() -> None:
     """A new greeting or feature brings new messages: they need rows of their own."""
     assert {GREETING, HELLO_GREETING} == {b"quire/runs/1\n", b"quire/runs/2\n"}
     assert not FEATURES
+
+
+def test_every_request_of_kafkas_protocol_has_a_row() -> None:
+    assert set(KAFKA) == set(VERSIONS)
 
 
 def test_every_call_of_a_gateway_has_a_row() -> None:

@@ -158,6 +158,20 @@ class Cursor:
         """
         return advance_with(self, reader, every, seconds)
 
+    async def offset(self) -> int:
+        """Return the offset of the next record to process.
+
+        Returns:
+            The offset of the first remaining record at or after the cursor's position.
+
+        Raises:
+            NoSuchLogError, LogReplacedError: the log was deleted, or deleted and recreated.
+            QuireError: the errors of reading.
+
+        Cancellation: the call only reads, so nothing is left behind.
+        """
+        return await self._cursors._offset_at(self._state)
+
     async def lag(self) -> int:
         """Return the number of confirmed records at or after the cursor's present position.
 
@@ -379,6 +393,12 @@ class LogCursors:
     async def _offset(self, position: Position, manifest: LogManifest) -> int:
         start = max(position, manifest.first_position)
         return await offset_of(manifest, start, self._open_segment)
+
+    async def _offset_at(self, state: CursorRecord) -> int:
+        """See `Cursor.offset`."""
+        return await look(
+            partial(self._describe, state.log_id), partial(self._offset, state.position)
+        )
 
     async def _lag_of(self, state: CursorRecord) -> int:
         """See `Cursor.lag`."""

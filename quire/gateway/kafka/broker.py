@@ -1,0 +1,91 @@
+"""What all requests of Kafka's protocol share: the gateway's parts, and a connection's state."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from quire.client import Client
+from quire.errors import InvalidRequestError
+from quire.gateway.kafka.messages import Fields
+from quire.gateway.limits import Admission, GatewayLimits
+from quire.gateway.owners import Owners
+from quire.gateway.tokens import Token
+from quire.rights.guard import Guard
+from quire.rights.roles import Action
+from quire.wire.identity import ANONYMOUS, Identity
+from quire.wire.transport import split_address
+
+PARTITION: Final = 0
+"""The one partition of a topic."""
+
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class BrokerNode(NamedTuple):
+    """A gateway as Kafka's clients see it: a broker."""
+
+    id: int
+    host: str
+    port: int
+
+
+def node_at(address: str) -> BrokerNode:
+    """Return the node at `host:port`. All gateways give it the same id."""
+    host, port = split_address(address)
+    digest = hashlib.blake2b(address.encode(), digest_size=4).digest()
+    return BrokerNode(int.from_bytes(digest) >> 1, host, port)
+
+
+def is_topic(log: str) -> bool:
+    """Return whether a topic can have a log's name."""
+    return _TOPIC.fullmatch(log) is not None and log not in (".", "..")
+
+
+def check_topic(log: str) -> None:
+    """Raise `InvalidRequestError` for a name that Kafka's clients do not take."""
+    if not is_topic(log):
+        raise InvalidRequestError(
+            f"topic {log!r}: a name has 1 to 249 letters, digits, dots, underscores and hyphens"
+        )
+
+
+@dataclass(eq=False)
+class Broker:
+    """The parts of one gateway that requests work with."""
+
+    client: Client
+    owners: Owners
+    node: BrokerNode
+    admission: Admission
+    limits: GatewayLimits
+    guard: Guard | None = None
+    tokens: tuple[Token, ...] = ()
+
+    def check(self, session: KafkaSession, action: Action, log: str | None) -> None:
+        """Raise `NotPermittedError` unless the caller may carry out an action on a log."""
+        if self.guard is not None:
+            self.guard.check_log(session.identity, action, log)
+
+    def may(self, session: KafkaSession, action: Action, log: str) -> bool:
+        """Return whether the caller may carry out an action on a log."""
+        return self.guard is None or self.guard.may(session.identity, action, log)
+
+
+@dataclass(eq=False)
+class KafkaSession:
+    """The state of one connection."""
+
+    identity: Identity = ANONYMOUS
+    is_known: bool = False
+    """Whether it showed a token, or the gateway needs none."""
+    client: str = ""
+    readings: dict[str, Any] = field(default_factory=dict)
+    """Open readers by topic (fetching.py)."""
+
+
+Handler: TypeAlias = Callable[[Broker, KafkaSession, Any], Awaitable[Fields | None]]
+"""Answers one kind of request; None: it has no answer."""

@@ -1,0 +1,333 @@
+"""Consumer groups: their coordinator among gateways, their members, and committed offsets.
+
+A group has one coordinator at a time, the winner of an election among gateways. Its members are in
+memory: when it ends they join again at the next one. Committed offsets are cursors of the logs,
+named after the group, so they outlive every gateway and can be seen by `quire log cursor`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from quire.aio.tasks import Tasks, first_of
+from quire.aio.timing import time_limit
+from quire.client import Client
+from quire.errors import NoSuchCursorError, QuireError
+from quire.gateway.answers import GatewayError
+from quire.gateway.kafka.broker import PARTITION, Broker, BrokerNode, KafkaSession, node_at
+from quire.gateway.kafka.errors import code_of
+from quire.gateway.kafka.groups import ConsumerGroup, JoinAnswer, JoinRequest, PartAnswer
+from quire.gateway.kafka.messages import Fields
+from quire.gateway.owners import GatewayPlace
+from quire.rights.roles import Action
+
+ELECTION: Final = "kafka-group/{}"
+_GROUP_KEY: Final = 0
+
+
+class _Led:
+    """A group that this gateway coordinates, or stands for."""
+
+    def __init__(self) -> None:
+        self.group: ConsumerGroup | None = None
+        self.settled = asyncio.Event()
+        self.changed = asyncio.Event()
+        """The group's next event may have moved."""
+
+
+class Coordinators:
+    """The groups of one gateway."""
+
+    def __init__(self, client: Client, place: GatewayPlace) -> None:
+        self._client = client
+        self._candidate = str(place)
+        self._led: dict[str, _Led] = {}
+        self._tasks = Tasks()
+
+    async def find(self, group: str, node: BrokerNode, seconds: float) -> BrokerNode | None:
+        """Return the node that coordinates a group; None if it is not known yet."""
+        leader = await self._client.election(ELECTION.format(group)).leader()
+        if leader is not None and leader.candidate != self._candidate:
+            place = GatewayPlace.named(leader.candidate)
+            return None if place is None or place.kafka is None else node_at(place.kafka)
+        led = self._led.get(group)
+        if led is None:
+            led = self._led[group] = _Led()
+            self._tasks.start(self._lead(group, led), f"coordinates group {group}")
+        with suppress(TimeoutError):
+            async with time_limit(seconds):
+                await led.settled.wait()
+        return node if led.group is not None else None
+
+    def get(self, group: str) -> _Led | None:
+        """Return a group that this gateway coordinates, None for another."""
+        led = self._led.get(group)
+        return led if led is not None and led.group is not None else None
+
+    async def _lead(self, name: str, led: _Led) -> None:
+        election = self._client.election(ELECTION.format(name), self._candidate)
+        try:
+            async with election.lead() as leadership:
+                led.group = ConsumerGroup()
+                led.settled.set()
+                await first_of(leadership.wait_lost(), self._tick(led.group, led.changed))
+        except QuireError:
+            pass  # members find the next coordinator
+        finally:
+            group, led.group = led.group, None
+            if group is not None:
+                for member in group.members:
+                    group.leave(member, _now())
+            del self._led[name]
+            led.settled.set()
+            await election.close()
+
+    async def _tick(self, group: ConsumerGroup, changed: asyncio.Event) -> None:
+        """Call the group when something is due."""
+        while True:
+            due = group.next_event
+            with suppress(TimeoutError):
+                async with time_limit(None if due is None else max(0.0, due - _now())):
+                    await changed.wait()
+            changed.clear()
+            group.expire(_now())
+
+    async def close(self) -> None:
+        """Give up all groups."""
+        await self._tasks.stop()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Coordinating:
+    """Answers requests about groups."""
+
+    def __init__(self, coordinators: Coordinators) -> None:
+        self._coordinators = coordinators
+
+    async def find(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
+        """Answer FindCoordinator."""
+        keys = getattr(request, "coordinator_keys", None)
+        asked = [request.key] if keys is None else list(keys)
+        is_group = getattr(request, "key_type", _GROUP_KEY) == _GROUP_KEY
+        found = [await self._find(broker, each, is_group) for each in asked]
+        return {"coordinators": found, **found[0]}
+
+    async def _find(self, broker: Broker, key: str, is_group: bool) -> Fields:
+        nowhere = {"key": key, "node_id": -1, "host": "", "port": -1}
+        if not is_group:
+            code = ErrorCode.transactional_id_authorization_failed
+            message = "a log has no transactions of Kafka"
+            return nowhere | {"error_code": code, "error_message": message}
+        try:
+            node = await self._coordinators.find(key, broker.node, broker.limits.takeover_seconds)
+        except QuireError as error:
+            code = ErrorCode.coordinator_not_available
+            return nowhere | {"error_code": code, "error_message": str(error)}
+        if node is None:
+            return nowhere | {
+                "error_code": ErrorCode.coordinator_not_available,
+                "error_message": "the coordinator changes",
+            }
+        return {
+            "key": key,
+            "node_id": node.id,
+            "host": node.host,
+            "port": node.port,
+            "error_code": ErrorCode.none,
+            "error_message": None,
+        }
+
+    async def join(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
+        """Answer JoinGroup."""
+        answer = {"protocol_name": "", "leader": "", "member_id": request.member_id, "members": []}
+        led = self._coordinators.get(request.group_id)
+        if led is None:
+            return answer | {"error_code": ErrorCode.not_coordinator}
+        assert led.group is not None
+        member = request.member_id
+        if not member:
+            member = f"{session.client or 'member'}-{secrets.token_hex(8)}"
+            if request.__version__ >= 4:
+                code = ErrorCode.member_id_required
+                return answer | {"error_code": code, "member_id": member}
+        session_seconds = request.session_timeout.total_seconds()
+        rebalance = getattr(request, "rebalance_timeout", request.session_timeout)
+        given = JoinRequest(
+            request.protocol_type,
+            [(each.name, each.metadata) for each in request.protocols],
+            session_seconds,
+            rebalance.total_seconds(),
+        )
+        future: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
+        led.group.join(member, given, _now(), _setter(future))
+        led.changed.set()
+        joined = await future
+        return {
+            "error_code": joined.code,
+            "generation_id": joined.generation,
+            "protocol_type": joined.kind or None,
+            "protocol_name": joined.protocol,
+            "leader": joined.leader,
+            "member_id": joined.member,
+            "members": [{"member_id": name, "metadata": said} for name, said in joined.members],
+        }
+
+    async def sync(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
+        """Answer SyncGroup."""
+        led = self._coordinators.get(request.group_id)
+        if led is None:
+            return {"error_code": ErrorCode.not_coordinator, "assignment": b""}
+        assert led.group is not None
+        future: asyncio.Future[PartAnswer] = asyncio.get_running_loop().create_future()
+        parts = {each.member_id: each.assignment for each in request.assignments}
+        member, generation = request.member_id, request.generation_id
+        led.group.sync(member, generation, parts, _now(), _setter(future))
+        led.changed.set()
+        code, part, kind, protocol = await future
+        return {
+            "error_code": code,
+            "assignment": part,
+            "protocol_type": kind or None,
+            "protocol_name": protocol or None,
+        }
+
+    async def heartbeat(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
+        """Answer Heartbeat."""
+        led = self._coordinators.get(request.group_id)
+        if led is None:
+            return {"error_code": ErrorCode.not_coordinator}
+        assert led.group is not None
+        code = led.group.heartbeat(request.member_id, request.generation_id, _now())
+        return {"error_code": code}
+
+    async def leave(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
+        """Answer LeaveGroup."""
+        led = self._coordinators.get(request.group_id)
+        if led is None:
+            return {"error_code": ErrorCode.not_coordinator, "members": []}
+        assert led.group is not None
+        given = getattr(request, "members", None)
+        names = [request.member_id] if given is None else [each.member_id for each in given]
+        codes = [led.group.leave(name, _now()) for name in names]
+        led.changed.set()
+        members = [
+            {"member_id": name, "group_instance_id": None, "error_code": code}
+            for name, code in zip(names, codes, strict=True)
+        ]
+        code = codes[0] if given is None else ErrorCode.none
+        return {"error_code": code, "members": members}
+
+    async def commit(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
+        """Answer OffsetCommit: move the cursors of the group."""
+        led = self._coordinators.get(request.group_id)
+        code = ErrorCode.not_coordinator
+        if led is not None:
+            assert led.group is not None
+            generation = getattr(request, "generation_id_or_member_epoch", None)
+            if generation is None:
+                generation = request.generation_id
+            code = led.group.may_commit(request.member_id, generation, _now())
+        topics = []
+        for topic in request.topics:
+            partitions = []
+            for each in topic.partitions:
+                found = code
+                if found is ErrorCode.none:
+                    found = await self._commit(broker, session, request.group_id, topic.name, each)
+                partitions.append({"partition_index": each.partition_index, "error_code": found})
+            topics.append({"name": topic.name, "partitions": partitions})
+        return {"topics": topics}
+
+    async def _commit(
+        self, broker: Broker, session: KafkaSession, group: str, topic: str, asked: Any
+    ) -> ErrorCode:
+        if asked.partition_index != PARTITION:
+            return ErrorCode.unknown_topic_or_partition
+        offset = asked.committed_offset
+        try:
+            broker.check(session, Action.READ, topic)
+            cursors = broker.client.log_cursors(topic)
+            try:
+                cursor = await cursors.find(group)
+            except NoSuchCursorError:
+                await cursors.open(group, offset)
+                return ErrorCode.none
+            if offset < await cursor.offset():  # a consumer went back, which a cursor does not
+                await cursors.delete(group)
+                await cursors.open(group, offset)
+            else:
+                await cursor.advance(offset)
+        except (QuireError, GatewayError) as error:
+            return code_of(error)
+        return ErrorCode.none
+
+    async def committed(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
+        """Answer OffsetFetch: where the cursors of the group are."""
+        groups = getattr(request, "groups", None)
+        if groups is None:
+            topics = await self._committed(broker, session, request.group_id, request.topics)
+            return {"topics": topics, "error_code": ErrorCode.none}
+        return {
+            "groups": [
+                {
+                    "group_id": each.group_id,
+                    "topics": await self._committed(broker, session, each.group_id, each.topics),
+                    "error_code": ErrorCode.none,
+                }
+                for each in groups
+            ]
+        }
+
+    async def _committed(
+        self, broker: Broker, session: KafkaSession, group: str, topics: Any
+    ) -> list[Fields]:
+        if topics is None:
+            names = await broker.client.list_logs()
+            asked = {name: (PARTITION,) for name in names if broker.may(session, Action.READ, name)}
+        else:
+            asked = {each.name: each.partition_indexes for each in topics}
+        answers: list[Fields] = []
+        for name, partitions in asked.items():
+            found = [
+                await self._committed_one(broker, session, group, name, each) for each in partitions
+            ]
+            if topics is not None or found[0]["committed_offset"] >= 0:
+                answers.append({"name": name, "partitions": found})
+        return answers
+
+    async def _committed_one(
+        self, broker: Broker, session: KafkaSession, group: str, name: str, partition: int
+    ) -> dict[str, Any]:
+        offset, code = -1, ErrorCode.none
+        try:
+            broker.check(session, Action.READ, name)
+            if partition == PARTITION:
+                cursor = await broker.client.log_cursors(name).find(group)
+                offset = await cursor.offset()
+        except NoSuchCursorError:
+            pass
+        except QuireError as error:
+            code = code_of(error)
+        return {
+            "partition_index": partition,
+            "committed_offset": offset,
+            "metadata": "",
+            "error_code": code,
+        }
+
+
+def _setter(future: asyncio.Future[Any]) -> Callable[[Any], None]:
+    def told(answer: Any) -> None:
+        if not future.done():
+            future.set_result(answer)
+
+    return told

@@ -1,0 +1,62 @@
+"""How an error becomes a code of Kafka. Pure.
+
+A client repeats a request after some codes, and gives up after others. *Outcome unknown* is
+`request_timed_out`: Kafka's clients repeat it, which is harmless with an idempotent producer.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from quire.errors import (
+    ClosedError,
+    CorruptEntryError,
+    EntryTooLargeError,
+    InvalidRequestError,
+    LeadershipLostError,
+    LevelNeededError,
+    LogExistsError,
+    NotFoundError,
+    NotPermittedError,
+    OutcomeUnknownError,
+    PositionTrimmedError,
+    SequenceConflictError,
+    SessionExpiredError,
+    UnauthorizedError,
+)
+from quire.gateway.answers import BusyError, ElsewhereError, LedElsewhereError, NotReadyError
+
+_CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
+    (ElsewhereError, ErrorCode.not_leader_or_follower),
+    (LedElsewhereError, ErrorCode.not_leader_or_follower),
+    (NotReadyError, ErrorCode.not_leader_or_follower),
+    (BusyError, ErrorCode.throttling_quota_exceeded),
+    (SequenceConflictError, ErrorCode.out_of_order_sequence_number),
+    (PositionTrimmedError, ErrorCode.offset_out_of_range),
+    (NotPermittedError, ErrorCode.topic_authorization_failed),
+    (UnauthorizedError, ErrorCode.topic_authorization_failed),
+    (LevelNeededError, ErrorCode.unsupported_for_message_format),
+    (EntryTooLargeError, ErrorCode.message_too_large),
+    (LogExistsError, ErrorCode.topic_already_exists),
+    (InvalidRequestError, ErrorCode.invalid_request),
+    (NotFoundError, ErrorCode.unknown_topic_or_partition),
+    (OutcomeUnknownError, ErrorCode.request_timed_out),
+    (LeadershipLostError, ErrorCode.not_leader_or_follower),
+    (SessionExpiredError, ErrorCode.not_leader_or_follower),
+    (ClosedError, ErrorCode.not_leader_or_follower),
+    (CorruptEntryError, ErrorCode.corrupt_message),
+)
+
+
+def code_of(error: Exception) -> ErrorCode:
+    """Return the code that answers an error.
+
+    Errors that are not in the table, such as bookies out of reach, are `not_enough_replicas`:
+    nothing happened, and clients try again.
+    """
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
+    return ErrorCode.not_enough_replicas

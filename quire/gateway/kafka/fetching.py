@@ -1,0 +1,220 @@
+"""Fetch: records from an offset on, or the first ones that come.
+
+A consumer asks again and again, each time after the last record that it has. So a connection keeps
+a reader for each topic that it reads, and a question that goes on where the last answer ended needs
+no new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, suppress
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from quire.aio.tasks import stop
+from quire.client import Client
+from quire.errors import QuireError
+from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
+from quire.gateway.kafka.errors import code_of
+from quire.gateway.kafka.messages import Fields
+from quire.gateway.kafka.records import encode_batch
+from quire.gateway.kafka.topics import first_offset
+from quire.log.reading.segment_reader import RecordBatch
+from quire.log.records.position import Record
+from quire.rights.roles import Action
+
+READINGS_MAX: Final = 100
+"""Topics that one connection reads at the same time, without opening their readers anew."""
+
+RECORD_BYTES: Final = 64
+"""A record takes about so much in an answer, beside its payload."""
+
+
+class TopicReading:
+    """A reader of one topic, and the records that it has at hand."""
+
+    def __init__(self, client: Client, name: str, offset: int, end: int) -> None:
+        self.next = offset
+        self.end = end
+        """The end of the log, as far as it is known."""
+        self._client = client
+        self._name = name
+        self._records: deque[Record] = deque()
+        self._stack = AsyncExitStack()
+        self._batches: AsyncGenerator[RecordBatch, None] | None = None
+        self._coming: asyncio.Future[RecordBatch | None] | None = None
+        self._is_over = False
+
+    async def open(self) -> None:
+        """Open the reader. Raises the errors of reading."""
+        reading = self._client.read_log(self._name, self.next, follow=True)
+        reader = await self._stack.enter_async_context(reading)
+        self._batches = reader.read_batches()
+
+    def coming(self) -> asyncio.Future[RecordBatch | None] | None:
+        """Return the future of records to come; None if there are some, or none will come."""
+        if self._records or self._is_over:
+            return None
+        if self._coming is None:
+            assert self._batches is not None
+            self._coming = asyncio.ensure_future(anext(self._batches, None))
+        return self._coming
+
+    def look(self) -> bool:
+        """Take a batch in, if one came. Return whether there are records. Raises reading errors."""
+        coming = self._coming
+        if not self._records and coming is not None and coming.done():
+            self._coming = None
+            batch = coming.result()
+            if batch is None:  # the log is sealed
+                self._is_over = True
+            else:
+                self._records.extend(batch.records())
+                self.end = max(self.end, batch.next_offset)
+        return bool(self._records)
+
+    def take(self, size: int) -> list[Record]:
+        """Return records at hand: one, and more as long as they fit."""
+        found: list[Record] = []
+        while self._records:
+            record = self._records[0]
+            size -= _size(record)
+            if found and size < 0:
+                break
+            found.append(self._records.popleft())
+        if found:
+            self.next = found[-1].offset + 1
+        return found
+
+    async def close(self) -> None:
+        """Close the reader."""
+        if self._coming is not None:
+            await stop(self._coming)
+        if self._batches is not None:
+            await self._batches.aclose()
+        await self._stack.aclose()
+
+
+def _size(record: Record) -> int:
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return RECORD_BYTES + len(record.payload) + len(record.key or b"") + headers
+
+
+class _FetchPart:
+    """One partition of a request, and its answer."""
+
+    def __init__(self, topic: str, asked: Any) -> None:
+        self.topic = topic
+        self.asked = asked
+        self.code = ErrorCode.none
+        self.first = -1
+        self.data = b""
+        self.reading: TopicReading | None = None
+
+    def fields(self) -> Fields:
+        end = -1 if self.reading is None else self.reading.end
+        return {
+            "partition_index": self.asked.partition,
+            "error_code": self.code,
+            "high_watermark": end,
+            "last_stable_offset": end,
+            "log_start_offset": self.first,
+            "aborted_transactions": [],
+            "records": self.data,
+        }
+
+
+async def fetch(broker: Broker, session: KafkaSession, request: Any) -> Fields:
+    """Answer Fetch."""
+    parts = [_FetchPart(topic.topic, each) for topic in request.topics for each in topic.partitions]
+    await asyncio.gather(*(_begin(broker, session, part) for part in parts))
+    budget = max(1, getattr(request, "max_bytes", 2**31 - 1))
+    wait = min(request.max_wait.total_seconds(), broker.limits.wait_seconds)
+    size = await _collect(session, parts, budget)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait
+    while size < request.min_bytes and all(part.code is ErrorCode.none for part in parts):
+        readings = [part.reading for part in parts if part.reading is not None]
+        coming = [future for each in readings if (future := each.coming()) is not None]
+        left = deadline - loop.time()
+        if left <= 0:
+            break
+        if not coming:  # nothing will come, and clients ask again at once
+            await asyncio.sleep(left)
+            break
+        await asyncio.wait(coming, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        size += await _collect(session, parts, budget - size)
+    by_topic: dict[str, list[Fields]] = {}
+    for part in parts:
+        by_topic.setdefault(part.topic, []).append(part.fields())
+    topics = [{"topic": topic, "partitions": found} for topic, found in by_topic.items()]
+    return {"error_code": ErrorCode.none, "session_id": 0, "responses": topics}
+
+
+async def _begin(broker: Broker, session: KafkaSession, part: _FetchPart) -> None:
+    """Find or open the reader of a partition, and have it look."""
+    if part.asked.partition != PARTITION:
+        part.code = ErrorCode.unknown_topic_or_partition
+        return
+    offset = part.asked.fetch_offset
+    try:
+        broker.check(session, Action.READ, part.topic)
+        reading: TopicReading | None = session.readings.get(part.topic)
+        if reading is None or reading.next != offset:
+            if reading is not None:
+                del session.readings[part.topic]
+                await reading.close()
+            end = (await broker.client.log_end(part.topic)).offset
+            part.first = await first_offset(broker, part.topic)
+            if not part.first <= offset <= end:
+                part.code = ErrorCode.offset_out_of_range
+                return
+            reading = TopicReading(broker.client, part.topic, offset, end)
+            await reading.open()
+            session.readings[part.topic] = reading
+            await _forget(session, part.topic)
+        part.reading = reading
+        coming = reading.coming()
+        if coming is not None and reading.next < reading.end:
+            await asyncio.wait([coming], timeout=broker.limits.wait_seconds)
+    except QuireError as error:
+        part.code = code_of(error)
+
+
+async def _forget(session: KafkaSession, topic: str) -> None:
+    for name in list(session.readings):
+        if len(session.readings) <= READINGS_MAX:
+            return
+        if name != topic:
+            await session.readings.pop(name).close()
+
+
+async def _collect(session: KafkaSession, parts: list[_FetchPart], budget: int) -> int:
+    """Take records at hand into the answer. Return their size."""
+    size = 0
+    for part in parts:
+        reading = part.reading
+        if reading is None or part.data:
+            continue
+        try:
+            if reading.look() and budget > size:
+                room = min(part.asked.partition_max_bytes, budget - size)
+                part.data = encode_batch(reading.take(room))
+                size += len(part.data)
+        except QuireError as error:
+            part.code = code_of(error)
+            session.readings.pop(part.topic, None)
+            await reading.close()
+    return size
+
+
+async def close_readings(session: KafkaSession) -> None:
+    """Close the readers of a connection."""
+    while session.readings:
+        _, reading = session.readings.popitem()
+        with suppress(QuireError):
+            await reading.close()

@@ -1,0 +1,279 @@
+"""Kafka's clients in front of logs: aiokafka and librdkafka, over a cluster in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError
+from confluent_kafka import Consumer, Producer
+
+import quire
+from quire import NewRecord
+from quire.gateway.app import Gateway
+from quire.gateway.kafka.server import serve_kafka
+from quire.gateway.limits import GatewayLimits
+from quire.gateway.owners import GatewayPlace, Owners
+from quire.gateway.tokens import Token
+from quire.testing.cluster import MemoryCluster
+
+pytestmark = pytest.mark.real_time
+
+LOG = "orders"
+PARTITION = TopicPartition(LOG, 0)
+SECONDS_MAX = 60.0
+
+
+@asynccontextmanager
+async def serving(client: quire.Client, tokens: tuple[Token, ...] = ()) -> AsyncIterator[str]:
+    """A gateway for Kafka's clients; yields its address."""
+    with closing(socket.socket()) as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        limits = GatewayLimits()
+        owners = Owners(client, "http://one", limits, None, address)
+        gateway = Gateway(client, owners, limits, tokens)
+        place = GatewayPlace("http://one", address)
+        async with serve_kafka(gateway, place, listening), asyncio.timeout(SECONDS_MAX):
+            try:
+                yield address
+            finally:
+                await owners.close()
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[quire.Client]:
+    with MemoryCluster() as made:
+        async with quire.connect(made.store_uri) as client:
+            yield client
+
+
+@asynccontextmanager
+async def started(made: Any) -> AsyncIterator[Any]:
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+async def read(address: str, count: int, **options: Any) -> list[Any]:
+    """The first records of the log, as a consumer has them."""
+    given = {"auto_offset_reset": "earliest", **options}
+    found: list[Any] = []
+    async with started(AIOKafkaConsumer(LOG, bootstrap_servers=address, **given)) as consumer:
+        while len(found) < count:
+            found.append(await consumer.getone())
+    return found
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "snappy", "lz4", "zstd"])
+async def test_records_go_through_with_all_that_they_have(compression: str | None) -> None:
+    async with cluster() as client, serving(client) as address:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=address, enable_idempotence=True, compression_type=compression
+        )
+        async with started(producer):
+            sent = await producer.send_and_wait(
+                LOG, b"one", key=b"k", headers=[("h", b"v")], timestamp_ms=5
+            )
+            assert (sent.offset, sent.timestamp) == (0, 5)
+            waiting = [await producer.send(LOG, b"%d" % number) for number in range(300)]
+            assert [(await each).offset for each in waiting] == list(range(1, 301))
+            await producer.send_and_wait(LOG, None, key=b"gone")
+        found = await read(address, 302)
+        first, last = found[0], found[-1]
+        assert (first.key, first.value, first.headers, first.timestamp) == (
+            *(b"k", b"one", (("h", b"v"),), 5),
+        )
+        assert (last.offset, last.key, last.value) == (301, b"gone", None)
+        records = [record async for record in client.read_log(LOG, recover=True)]
+        assert [each.payload for each in records[1:-1]] == [b"%d" % each for each in range(300)]
+        assert (records[0].key, records[0].event_time_ms) == (b"k", 5)
+
+
+async def test_a_consumer_waits_for_what_another_program_appends() -> None:
+    async with cluster() as client, serving(client) as address:
+        await client.create_log(LOG)
+        reading = asyncio.ensure_future(read(address, 2))
+        async with await client.open_log(LOG) as log:
+            await log.append_many([b"a", NewRecord(b"b", key=b"k")])
+            assert [(each.offset, each.key, each.value) for each in await reading] == [
+                (0, None, b"a"),
+                (1, b"k", b"b"),
+            ]
+
+
+async def test_a_group_goes_on_where_it_committed_and_can_go_back() -> None:
+    async with cluster() as client, serving(client) as address:
+        async with await client.open_log(LOG) as log:
+            await log.append_many([b"%d" % number for number in range(10)])
+        options = {"group_id": "billing", "enable_auto_commit": False}
+        consumer = AIOKafkaConsumer(
+            LOG, bootstrap_servers=address, auto_offset_reset="earliest", **options
+        )
+        async with started(consumer):
+            for _ in range(4):
+                await consumer.getone()
+            await consumer.commit()
+        assert await (await client.log_cursors(LOG).find("billing")).offset() == 4
+        (fifth,) = await read(address, 1, **options)
+        assert fifth.value == b"4"
+        consumer = AIOKafkaConsumer(LOG, bootstrap_servers=address, **options)
+        async with started(consumer):
+            await consumer.getone()
+            await consumer.commit({PARTITION: 2})
+        assert await (await client.log_cursors(LOG).find("billing")).offset() == 2
+
+
+async def test_two_members_share_two_logs() -> None:
+    async with cluster() as client, serving(client) as address:
+        for name in ("a", "b"):
+            await client.create_log(name)
+        options = {"bootstrap_servers": address, "group_id": "g", "heartbeat_interval_ms": 100}
+        one = AIOKafkaConsumer("a", "b", **options)
+        async with started(one):
+            async with started(AIOKafkaConsumer("a", "b", **options)) as two:
+                while len(one.assignment()) != 1 or len(two.assignment()) != 1:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+                assert one.assignment() | two.assignment() == {
+                    TopicPartition("a", 0),
+                    TopicPartition("b", 0),
+                }
+            while len(one.assignment()) != 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+
+async def test_topics_are_created_listed_and_deleted() -> None:
+    async with cluster() as client, serving(client) as address:
+        await client.create_log("no/topic")
+        admin = AIOKafkaAdminClient(bootstrap_servers=address)
+        await admin.start()
+        try:
+            topic = NewTopic("t", 1, 1, topic_configs={"retention.ms": "60000"})
+            await admin.create_topics([topic])
+            assert dict((await client.log_info("t")).options) == {"retention_seconds": "60.0"}
+            with pytest.raises(TopicAlreadyExistsError):
+                _raise_for(await admin.create_topics([topic]))
+            for wrong in (
+                NewTopic("wide", 3, 1),
+                NewTopic("no/topic", 1, 1),
+                NewTopic("compacted", 1, 1, topic_configs={"cleanup.policy": "compact"}),
+            ):
+                with pytest.raises(KafkaError):
+                    _raise_for(await admin.create_topics([wrong]))
+            assert await admin.list_topics() == ["t"]
+            await admin.delete_topics(["t"])
+            assert await client.list_logs() == ["no/topic"]
+        finally:
+            await admin.close()
+
+
+def _raise_for(answer: Any) -> None:
+    from aiokafka.errors import for_code
+
+    for _, code, *_ in answer.topic_errors:
+        if code:
+            raise for_code(code)
+
+
+async def test_offsets_of_ends_times_and_trimmed_records() -> None:
+    async with cluster() as client, serving(client) as address:
+        async with await client.open_log(LOG) as log:
+            await log.append_many([b"%d" % number for number in range(5)])
+        await client.trim_log(LOG, 2)
+        consumer = AIOKafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest")
+        async with started(consumer):
+            assert await consumer.beginning_offsets([PARTITION]) == {PARTITION: 2}
+            assert await consumer.end_offsets([PARTITION]) == {PARTITION: 5}
+            times = await consumer.offsets_for_times({PARTITION: 1})
+            assert times[PARTITION].offset == 2
+            assert (await consumer.offsets_for_times({PARTITION: 2**42}))[PARTITION] is None
+            consumer.assign([PARTITION])
+            consumer.seek(PARTITION, 0)  # trimmed: it begins with the earliest
+            assert (await consumer.getone()).offset == 2
+
+
+async def test_a_token_is_needed_where_there_are_tokens() -> None:
+    async with cluster() as client, serving(client, (Token("secret"),)) as address:
+        sasl = {
+            "bootstrap_servers": address,
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "PLAIN",
+            "sasl_plain_username": "any",
+        }
+        async with started(AIOKafkaProducer(sasl_plain_password="secret", **sasl)) as producer:
+            assert (await producer.send_and_wait(LOG, b"a")).offset == 0
+        for options in (
+            {**sasl, "sasl_plain_password": "wrong"},
+            {"bootstrap_servers": address, "request_timeout_ms": 500},
+        ):
+            producer = AIOKafkaProducer(**options)
+            with pytest.raises(KafkaError):
+                await producer.start()
+            await producer.stop()
+
+
+async def test_a_producer_goes_on_with_the_next_gateway() -> None:
+    """The first gateway ends in order; nothing is lost, written twice or reversed."""
+    with MemoryCluster() as made:
+        async with (
+            quire.connect(made.store_uri) as client,
+            quire.connect(made.store_uri) as other,
+            serving(other) as second,
+            AsyncExitStack() as stack,
+        ):
+            first = await stack.enter_async_context(serving(client))
+            servers = f"{first},{second}"
+            await client.create_log(LOG)
+            producer = AIOKafkaProducer(
+                bootstrap_servers=servers, enable_idempotence=True, retry_backoff_ms=20
+            )
+            async with started(producer):
+                waiting = [await producer.send(LOG, b"%d" % number) for number in range(100)]
+                await waiting[0]
+                ending = asyncio.ensure_future(stack.aclose())
+                waiting += [await producer.send(LOG, b"%d" % each) for each in range(100, 200)]
+                offsets = [(await each).offset for each in waiting]
+                await ending
+            assert offsets == list(range(200))
+            found = await read(second, 200)
+            assert [each.value for each in found] == [b"%d" % number for number in range(200)]
+
+
+async def test_librdkafka_writes_and_reads() -> None:
+    async with cluster() as client, serving(client) as address:
+
+        def work() -> list[tuple[int | None, bytes | None, bytes | None]]:
+            producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
+            for number in range(200):
+                producer.produce(LOG, b"%d" % number, key=b"k", headers=[("h", b"v")])
+            assert producer.flush(30) == 0
+            consumer = Consumer(
+                {
+                    "bootstrap.servers": address,
+                    "group.id": "g",
+                    "auto.offset.reset": "earliest",
+                    "enable.auto.commit": False,
+                }
+            )
+            consumer.subscribe([LOG])
+            found: list[tuple[int | None, bytes | None, bytes | None]] = []
+            while len(found) < 200:
+                message = consumer.poll(1.0)
+                if message is not None and not message.error():
+                    found.append((message.offset(), message.key(), message.value()))
+            consumer.commit(asynchronous=False)
+            consumer.close()
+            return found
+
+        found = await asyncio.to_thread(work)
+        assert found == [(number, b"k", b"%d" % number) for number in range(200)]
+        assert await (await client.log_cursors(LOG).find("g")).offset() == 200

@@ -1,0 +1,149 @@
+"""Bytes of Kafka's protocol: requests that add up or are refused, answers, batches of records."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.index import load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader
+
+from quire.errors import InvalidRequestError
+from quire.gateway.kafka.messages import (
+    VERSIONS,
+    Header,
+    decode_request,
+    encode_answer,
+)
+from quire.gateway.kafka.producing import SEQUENCES, NextNumbers
+from quire.gateway.kafka.records import Produced, decode_batches, encode_batch
+from quire.log.records.attributes import NewRecord, copy_of
+from quire.log.records.position import Position, Record
+
+PLAIN = Record(Position(1, 0, 0), 7, 1, 1000, b"plain")
+KEYED = PLAIN._replace(
+    offset=8, payload=b"x", key=b"k", headers=(("h", b"v"), ("h", None)), event_time_ms=5
+)
+
+
+@given(st.binary(max_size=80))
+def test_any_bytes_are_a_request_or_refused(message: bytes) -> None:
+    try:
+        decode_request(message)
+    except InvalidRequestError:
+        return
+
+
+@pytest.mark.parametrize("key", VERSIONS)
+def test_a_version_that_is_not_known_has_no_body(key: int) -> None:
+    for version in (VERSIONS[key].highest + 1, VERSIONS[key].lowest - 1):
+        if version >= 0:
+            message = key.to_bytes(2) + version.to_bytes(2) + (5).to_bytes(4)
+            header, body = decode_request(message + bytes(50))
+            assert (header.api_key, header.correlation, body) == (key, 5, None)
+
+
+@pytest.mark.parametrize("version", range(VERSIONS[3].lowest, VERSIONS[3].highest + 1))
+def test_an_answer_has_the_fields_of_its_version(version: int) -> None:
+    partition = {
+        "error_code": ErrorCode.none,
+        "partition_index": 0,
+        "leader_id": 3,
+        "replica_nodes": [3],
+        "isr_nodes": [3],
+    }
+    topic = {
+        "error_code": ErrorCode.none,
+        "name": "orders",
+        "topic_id": None,
+        "partitions": [partition],
+    }
+    fields = {
+        "brokers": [{"node_id": 3, "host": "h", "port": 9}],
+        "controller_id": 3,
+        "topics": [topic],
+    }
+    frame = encode_answer(Header(3, version, 77, ""), fields)
+    assert int.from_bytes(frame[:4]) == len(frame) - 4
+    assert int.from_bytes(frame[4:8]) == 77
+    start = 9 if version >= 9 else 8
+    schema: Any = load_response_schema(3, version)
+    found: Any
+    found, size = entity_reader(schema)(frame, start)
+    assert start + size == len(frame)
+    assert found.topics[0].name == "orders"
+    assert found.topics[0].partitions[0].leader_id == 3
+
+
+def test_records_come_back_from_a_batch() -> None:
+    data = encode_batch([PLAIN, KEYED])
+    assert int.from_bytes(data[:8]) == 7
+    (batch,) = decode_batches(data)
+    assert batch.records == (NewRecord(b"plain", event_time=1000), copy_of(KEYED))
+    assert (batch.producer, batch.epoch, batch.sequence) == (-1, -1, -1)
+    assert [len(each.records) for each in decode_batches(data + data)] == [2, 2]
+
+
+def test_a_value_of_null_is_kept() -> None:
+    null = PLAIN._replace(payload=b"", headers=(("quire-null", None), ("h", b"v")))
+    (batch,) = decode_batches(encode_batch([null, PLAIN._replace(offset=8, payload=b"")]))
+    assert batch.records[0].attributes.headers == null.headers
+    assert batch.records[1].attributes.headers == ()
+
+
+@given(st.integers(0, 200), st.integers(0, 255))
+def test_a_damaged_batch_is_refused_or_is_the_same(at: int, value: int) -> None:
+    data = bytearray(encode_batch([PLAIN, KEYED]))
+    good = list(decode_batches(bytes(data)))
+    at %= len(data)
+    data[at] = value
+    try:
+        found = list(decode_batches(bytes(data)))
+    except InvalidRequestError:
+        return
+    assert found == good, f"byte {at}"
+
+
+@given(st.binary(max_size=100))
+def test_any_bytes_are_batches_or_refused(data: bytes) -> None:
+    try:
+        list(decode_batches(data))
+    except InvalidRequestError:
+        return
+
+
+def batch(sequence: int, count: int = 1, epoch: int = 0) -> Produced:
+    return Produced((NewRecord(b"r"),) * count, 9, epoch, sequence)
+
+
+def test_a_batch_continues_its_producers_last_one_or_repeats_one() -> None:
+    numbers = NextNumbers()
+    assert numbers.admits("log", batch(5)), "the first that this gateway sees"
+    numbers.note("log", batch(5, count=3))
+    assert not numbers.admits("log", batch(9))
+    assert numbers.admits("log", batch(8))
+    assert numbers.admits("log", batch(5))
+    assert numbers.admits("other", batch(70))
+    numbers.note("log", batch(5, count=3))
+    assert numbers.admits("log", batch(8)), "a repetition moves nothing"
+    numbers.note("log", batch(8))
+    numbers.fail("log", batch(8))
+    assert not numbers.admits("log", batch(9)), "it comes before the repetition of 8"
+    assert numbers.admits("log", batch(0, epoch=1)), "a producer that begins anew"
+
+
+def test_numbers_of_a_producer_come_round() -> None:
+    numbers = NextNumbers()
+    numbers.note("log", batch(SEQUENCES - 1, count=2))
+    assert numbers.admits("log", batch(1))
+    assert numbers.admits("log", batch(SEQUENCES - 1))
+    assert not numbers.admits("log", batch(2))
+
+
+def test_an_empty_stream_of_batches_has_none() -> None:
+    assert list(decode_batches(b"")) == []
+    assert io.BytesIO(encode_batch([PLAIN])).read(8) == (7).to_bytes(8)
