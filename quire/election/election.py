@@ -312,6 +312,23 @@ class Election:
         term, _ = await self._read_term()
         return _leader(in_office(await self._store.children(self._queue_path), term))
 
+    async def candidates(self) -> list[str]:
+        """Return the names of the candidates that stand, the leader among them.
+
+        Returns:
+            The names that they gave, first come first. A dead candidate stands until its session
+            is over.
+
+        Raises:
+            StoreUnavailableError: the metadata store does not answer.
+            CorruptRecordError: a candidate's record is damaged.
+
+        Cancellation: ends the call only: nothing is changed.
+        """
+        places = queue(await self._store.children(self._queue_path))
+        found = [await self._candidate_at(place) for place in places]
+        return [each for each in found if each is not None]
+
     async def watch(self) -> AsyncGenerator[Leader | None, None]:
         """Yield the present leader, and then again at every change, forever.
 

@@ -74,6 +74,10 @@ class SyncElection:
         """See `Election.leader`."""
         return self._portal.call(self._election.leader())
 
+    def candidates(self) -> list[str]:
+        """See `Election.candidates`."""
+        return self._portal.call(self._election.candidates())
+
     def watch(self) -> Iterator[Leader | None]:
         """See `Election.watch`."""
         return self._portal.iterate(self._election.watch, lambda _: 0)

@@ -149,6 +149,20 @@ def test_the_first_to_come_leads_and_the_next_follow_in_order(run: Run) -> None:
     run(scenario)
 
 
+def test_candidates_are_listed_in_their_order_while_they_stand(run: Run) -> None:
+    async def scenario(hall: Hall) -> None:
+        observer = make_election(await hall.store(), "observer")
+        assert await observer.candidates() == []
+        async with line_of(hall, "anna", "bert", "anna") as (first, second, _):
+            await first.elected()
+            assert await observer.candidates() == ["anna", "bert", "anna"]
+            await second.cancel()
+            await first.resign()
+            assert await observer.candidates() == ["anna"]
+
+    run(scenario)
+
+
 def test_a_leader_that_dies_is_followed_with_a_higher_epoch(run: Run) -> None:
     async def scenario(hall: Hall) -> None:
         async with line_of(hall, "anna", "bert", "cleo") as (anna, bert, cleo):
