@@ -86,14 +86,18 @@ async def serve_gateway(
         guard = await stack.enter_async_context(_guarding(store, place.url))
         owners = Owners(client, place.url, limits, options, place.kafka)
         gateway = Gateway(client, owners, limits, tokens, guard, registry)
+        endings = [owners.close]
         if door is not None:
             with needed_for("quire gateway serve --kafka", "kafka"):
-                from quire.gateway.kafka.server import serve_kafka
-            await stack.enter_async_context(serve_kafka(gateway, place, door))
+                from quire.gateway.kafka.server import KafkaPort
+            brokers = KafkaPort(gateway, place)
+            await stack.enter_async_context(brokers.serve(door))
+            endings.insert(0, brokers.leave)
 
         async def end() -> None:
             gateway.is_ending = True
-            await owners.close()
+            for ending in endings:
+                await ending()
 
         await serve_application(
             gateway.app,

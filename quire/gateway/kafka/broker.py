@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from quire.client import Client
 from quire.errors import InvalidRequestError
 from quire.gateway.kafka.messages import Fields
+from quire.gateway.kafka.nodes import Nodes
 from quire.gateway.limits import Admission, GatewayLimits
 from quire.gateway.owners import Owners
 from quire.gateway.tokens import Token
 from quire.rights.guard import Guard
 from quire.rights.roles import Action
 from quire.wire.identity import ANONYMOUS, Identity
-from quire.wire.transport import split_address
 
 PARTITION: Final = 0
 """The one partition of a topic."""
 
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-
-class BrokerNode(NamedTuple):
-    """A gateway as Kafka's clients see it: a broker."""
-
-    id: int
-    host: str
-    port: int
-
-
-def node_at(address: str) -> BrokerNode:
-    """Return the node at `host:port`. All gateways give it the same id."""
-    host, port = split_address(address)
-    digest = hashlib.blake2b(address.encode(), digest_size=4).digest()
-    return BrokerNode(int.from_bytes(digest) >> 1, host, port)
 
 
 def is_topic(log: str) -> bool:
@@ -59,7 +43,7 @@ class Broker:
 
     client: Client
     owners: Owners
-    node: BrokerNode
+    nodes: Nodes
     admission: Admission
     limits: GatewayLimits
     guard: Guard | None = None

@@ -20,10 +20,11 @@ from quire.aio.timing import time_limit
 from quire.client import Client
 from quire.errors import NoSuchCursorError, QuireError
 from quire.gateway.answers import GatewayError
-from quire.gateway.kafka.broker import PARTITION, Broker, BrokerNode, KafkaSession, node_at
+from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.groups import ConsumerGroup, JoinAnswer, JoinRequest, PartAnswer
 from quire.gateway.kafka.messages import Fields
+from quire.gateway.kafka.nodes import BrokerNode, node_at
 from quire.gateway.owners import GatewayPlace
 from quire.rights.roles import Action
 
@@ -49,6 +50,7 @@ class Coordinators:
         self._candidate = str(place)
         self._led: dict[str, _Led] = {}
         self._tasks = Tasks()
+        self._is_ending = False
 
     async def find(self, group: str, node: BrokerNode, seconds: float) -> BrokerNode | None:
         """Return the node that coordinates a group; None if it is not known yet."""
@@ -56,6 +58,8 @@ class Coordinators:
         if leader is not None and leader.candidate != self._candidate:
             place = GatewayPlace.named(leader.candidate)
             return None if place is None or place.kafka is None else node_at(place.kafka)
+        if self._is_ending:
+            return None
         led = self._led.get(group)
         if led is None:
             led = self._led[group] = _Led()
@@ -99,7 +103,8 @@ class Coordinators:
             group.expire(_now())
 
     async def close(self) -> None:
-        """Give up all groups."""
+        """Give up all groups, and take no other: members join again elsewhere."""
+        self._is_ending = True
         await self._tasks.stop()
 
 
@@ -128,7 +133,9 @@ class Coordinating:
             message = "a log has no transactions of Kafka"
             return nowhere | {"error_code": code, "error_message": message}
         try:
-            node = await self._coordinators.find(key, broker.node, broker.limits.takeover_seconds)
+            node = await self._coordinators.find(
+                key, broker.nodes.mine, broker.limits.takeover_seconds
+            )
         except QuireError as error:
             code = ErrorCode.coordinator_not_available
             return nowhere | {"error_code": code, "error_message": str(error)}

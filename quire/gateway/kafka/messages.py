@@ -34,10 +34,11 @@ class Versions(NamedTuple):
     highest: int
 
 
+PRODUCE: Final = 0
 API_VERSIONS: Final = 18
 
 VERSIONS: Final[dict[int, Versions]] = {
-    0: Versions(3, 9),  # Produce
+    PRODUCE: Versions(3, 9),
     1: Versions(4, 12),  # Fetch
     2: Versions(1, 7),  # ListOffsets
     3: Versions(1, 12),  # Metadata

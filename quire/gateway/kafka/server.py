@@ -1,53 +1,46 @@
-"""Connections of Kafka's clients: requests are answered in the order of their coming.
+"""The port for Kafka's clients: the table of requests, SASL, and the end in good order.
 
-Batches of producers are worked on while earlier ones are under way, so that a connection is not
-limited to one sync at a time. Everything else waits for its turn, as in Kafka.
+At the end clients are first sent to other gateways. Then the gateway gives up its logs, while
+connections still answer: what is under way is confirmed. Then connections end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from quire.aio.tasks import stop
-from quire.errors import InvalidRequestError, QuireError
-from quire.gateway.answers import GatewayError
+from quire.errors import InvalidRequestError
 from quire.gateway.app import Gateway
 from quire.gateway.kafka import fetching, topics
-from quire.gateway.kafka.broker import Broker, Handler, KafkaSession, node_at
+from quire.gateway.kafka.broker import Broker, Handler, KafkaSession
+from quire.gateway.kafka.connection import KafkaConnection
 from quire.gateway.kafka.coordinating import Coordinating, Coordinators
 from quire.gateway.kafka.fetching import close_readings
 from quire.gateway.kafka.messages import (
     API_VERSIONS,
-    FRAME_BYTES_MAX,
+    PRODUCE,
     VERSIONS,
     Fields,
     Header,
-    decode_request,
     encode_answer,
 )
+from quire.gateway.kafka.nodes import Nodes
 from quire.gateway.kafka.producing import Producing
 from quire.gateway.owners import GatewayPlace
 from quire.gateway.tokens import caller
 
-PIPELINED_MAX: Final = 16
-"""Requests of one connection that are worked on at the same time."""
-
-PRODUCE: Final = 0
 _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
 _OPEN: Final = frozenset({API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE})
 """Answered without a token."""
 
 _MECHANISM: Final = "PLAIN"
-
-_log = logging.getLogger(__name__)
 
 
 class KafkaServer:
@@ -56,6 +49,8 @@ class KafkaServer:
     def __init__(self, broker: Broker, coordinators: Coordinators) -> None:
         producing, coordinating = Producing(), Coordinating(coordinators)
         self._broker = broker
+        self._connections: dict[KafkaConnection, asyncio.Task[Any]] = {}
+        self._is_ending = False
         self._handlers: Mapping[int, Handler] = MappingProxyType(
             {
                 PRODUCE: producing.produce,
@@ -80,50 +75,32 @@ class KafkaServer:
         )
         assert self._handlers.keys() == VERSIONS.keys(), "every request has a handler"
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection until it ends."""
-        session = KafkaSession(is_known=not self._broker.tokens)
-        answers: asyncio.Queue[asyncio.Task[bytes | None] | None] = asyncio.Queue(PIPELINED_MAX)
-        writing = asyncio.ensure_future(_write(answers, writer))
-        try:
-            reading = asyncio.ensure_future(self._read(session, reader, answers))
-            await asyncio.wait([reading, writing], return_when=asyncio.FIRST_COMPLETED)
-            await stop(reading)
-        finally:
-            while not answers.empty():
-                task = answers.get_nowait()
-                if task is not None:
-                    task.cancel()
-            await stop(writing)
-            await close_readings(session)
+        if self._is_ending:  # it was accepted before the port was closed
             writer.close()
+            return
+        session = KafkaSession(is_known=not self._broker.tokens)
+        connection = KafkaConnection(
+            *(reader, writer, partial(self._answer, session)),
+            admits=lambda key: session.is_known or key in _OPEN,  # as Kafka before SASL has ended
+        )
+        serving = asyncio.current_task()
+        assert serving is not None
+        self._connections[connection] = serving
+        try:
+            await connection.serve()
+        finally:
+            del self._connections[connection]
+            await close_readings(session)
 
-    async def _read(
-        self,
-        session: KafkaSession,
-        reader: asyncio.StreamReader,
-        answers: asyncio.Queue[asyncio.Task[bytes | None] | None],
-    ) -> None:
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                size = int.from_bytes(await reader.readexactly(4), signed=True)
-                if not 0 < size <= FRAME_BYTES_MAX:
-                    _log.warning("a client of Kafka's port sent a message of %d bytes", size)
-                    break
-                message = await reader.readexactly(size)
-                try:
-                    header, body = decode_request(message)
-                except InvalidRequestError as error:
-                    _log.warning("a client of Kafka's port: %s", error)
-                    break
-                session.client = header.client
-                if header.api_key not in _OPEN and not session.is_known:
-                    break  # as Kafka does before SASL has ended
-                task = asyncio.ensure_future(self._answer(session, header, body))
-                await answers.put(task)
-                if header.api_key != PRODUCE:
-                    await asyncio.wait([task])
-        await answers.put(None)
+    async def close(self) -> None:
+        """End all connections; appends under way are answered first."""
+        self._is_ending = True
+        for connection in self._connections:
+            connection.end()
+        while self._connections:
+            await asyncio.wait(list(self._connections.values()))
 
     async def _answer(self, session: KafkaSession, header: Header, body: Any) -> bytes | None:
         """Return the frame that answers a request, None if it has none."""
@@ -137,23 +114,6 @@ class KafkaServer:
         with self._broker.admission.request():
             fields = await self._handlers[header.api_key](self._broker, session, body)
         return None if fields is None else encode_answer(header, fields)
-
-
-async def _write(
-    answers: asyncio.Queue[asyncio.Task[bytes | None] | None], writer: asyncio.StreamWriter
-) -> None:
-    """Write answers in the order of requests, until one fails or all are written."""
-    while (task := await answers.get()) is not None:
-        try:
-            frame = await task
-            if frame is not None:
-                writer.write(frame)
-                await writer.drain()
-        except (QuireError, GatewayError) as error:
-            _log.warning("a connection of Kafka's port ends: %s", error)
-            return
-        except ConnectionError:
-            return
 
 
 def _known_versions() -> dict[str, Any]:
@@ -189,33 +149,31 @@ async def _authenticate(broker: Broker, session: KafkaSession, request: Any) -> 
     return fields | {"error_code": ErrorCode.none}
 
 
-@asynccontextmanager
-async def serve_kafka(
-    gateway: Gateway, place: GatewayPlace, listening: socket.socket
-) -> AsyncIterator[None]:
-    """Answer the connections of a bound socket in the block; then end them."""
-    assert place.kafka is not None
-    broker = Broker(
-        *(gateway.client, gateway.owners, node_at(place.kafka), gateway.admission),
-        *(gateway.limits, gateway.guard, gateway.tokens),
-    )
-    coordinators = Coordinators(gateway.client, place)
-    server = KafkaServer(broker, coordinators)
-    connections: set[asyncio.Task[None]] = set()
+class KafkaPort:
+    """The port of a gateway for Kafka's clients."""
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        connections.add(task)
+    def __init__(self, gateway: Gateway, place: GatewayPlace) -> None:
+        self._nodes = Nodes(gateway.client, place)
+        broker = Broker(
+            *(gateway.client, gateway.owners, self._nodes, gateway.admission),
+            *(gateway.limits, gateway.guard, gateway.tokens),
+        )
+        self._coordinators = Coordinators(gateway.client, place)
+        self._server = KafkaServer(broker, self._coordinators)
+
+    @asynccontextmanager
+    async def serve(self, listening: socket.socket) -> AsyncIterator[None]:
+        """Answer the connections of a bound socket in the block; then end them."""
+        running = await asyncio.start_server(self._server.connected, sock=listening, limit=2**20)
         try:
-            await server.serve(reader, writer)
+            await self._nodes.join()
+            yield
         finally:
-            connections.discard(task)
+            running.close()
+            await self.leave()
+            await self._server.close()
 
-    running = await asyncio.start_server(connected, sock=listening, limit=2**20)
-    try:
-        yield
-    finally:
-        running.close()
-        await stop(*connections)
-        await coordinators.close()
+    async def leave(self) -> None:
+        """Send clients to other gateways, before this one gives up its logs."""
+        await self._nodes.leave()
+        await self._coordinators.close()

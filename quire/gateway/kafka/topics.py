@@ -20,14 +20,13 @@ from quire.gateway.answers import GatewayError
 from quire.gateway.kafka.broker import (
     PARTITION,
     Broker,
-    BrokerNode,
     KafkaSession,
     check_topic,
     is_topic,
-    node_at,
 )
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
+from quire.gateway.kafka.nodes import BrokerNode, first_guess, node_at
 from quire.log.records.position import BEGINNING
 from quire.rights.roles import Action
 
@@ -43,14 +42,15 @@ _LONG: Final = 5
 async def describe(broker: Broker, session: KafkaSession, request: Any) -> Fields:
     """Answer Metadata: the gateways, and the topics with their leaders."""
     names = await _wanted(broker, session, request)
-    nodes = {broker.node.id: broker.node}
+    nodes = {each.id: each for each in await broker.nodes.known()}
+    controller = min(nodes, default=-1)
     topics = [await _topic(broker, session, name, request, nodes) for name in names]
     return {
         "brokers": [
             {"node_id": each.id, "host": each.host, "port": each.port} for each in nodes.values()
         ],
         "cluster_id": "quire",
-        "controller_id": broker.node.id,
+        "controller_id": controller,
         "topics": topics,
     }
 
@@ -76,7 +76,7 @@ async def _topic(
             broker.check(session, Action.APPEND, name)
             with suppress(LogExistsError):
                 await broker.client.create_log(name)
-        leader = await _leader(broker, name)
+        leader = await _leader(broker, name, list(nodes.values()))
     except (QuireError, GatewayError) as error:
         code = code_of(error)
         if code is ErrorCode.invalid_request:
@@ -100,15 +100,16 @@ async def _exists(broker: Broker, name: str) -> bool:
     return True
 
 
-async def _leader(broker: Broker, name: str) -> BrokerNode | None:
-    """Return the gateway that writes a log; this one if no candidate leads it.
+async def _leader(broker: Broker, name: str, nodes: list[BrokerNode]) -> BrokerNode | None:
+    """Return the gateway that writes a log, or that should if no candidate leads it.
 
-    None: a program that does not speak this protocol leads it.
+    None: a program that does not speak this protocol leads it, or this gateway, which ends.
     """
     found = await broker.owners.leading(name)
     if found is None:
-        return broker.node
-    return None if found.kafka is None else node_at(found.kafka)
+        return first_guess(name, nodes)
+    node = None if found.kafka is None else node_at(found.kafka)
+    return None if node == broker.nodes.mine and node not in nodes else node
 
 
 async def create(broker: Broker, session: KafkaSession, request: Any) -> Fields:

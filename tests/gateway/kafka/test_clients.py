@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer
 import quire
 from quire import NewRecord
 from quire.gateway.app import Gateway
-from quire.gateway.kafka.server import serve_kafka
+from quire.gateway.kafka.server import KafkaPort
 from quire.gateway.limits import GatewayLimits
 from quire.gateway.owners import GatewayPlace, Owners
 from quire.gateway.tokens import Token
@@ -40,11 +40,12 @@ async def serving(client: quire.Client, tokens: tuple[Token, ...] = ()) -> Async
         limits = GatewayLimits()
         owners = Owners(client, "http://one", limits, None, address)
         gateway = Gateway(client, owners, limits, tokens)
-        place = GatewayPlace("http://one", address)
-        async with serve_kafka(gateway, place, listening), asyncio.timeout(SECONDS_MAX):
+        port = KafkaPort(gateway, GatewayPlace("http://one", address))
+        async with port.serve(listening), asyncio.timeout(SECONDS_MAX):
             try:
                 yield address
             finally:
+                await port.leave()
                 await owners.close()
 
 
