@@ -44,6 +44,7 @@ UNREACHED: Final = {
     "healing/auditor.py": "healing/test_auditor.py",
     "healing/figures.py": "healing/test_figures.py",
     "healing/naming.py": "healing/test_naming.py",
+    "healing/reasons.py": "healing/test_reasons.py",
     "healing/rolling.py": "healing/test_rolling.py",
     "healing/wishes.py": "healing/test_wishes.py",
     "leading.py": "test_leading.py",
