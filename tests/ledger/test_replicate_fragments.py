@@ -329,6 +329,43 @@ def test_a_replacement_that_fails_is_replaced_in_turn() -> None:
     virtually(main)
 
 
+def test_a_copy_equals_the_entry_that_was_confirmed() -> None:
+    """Also its LAC: a later one would make two copies of an entry differ."""
+
+    async def main() -> None:
+        async with MemoryCluster(3, options=OPTIONS) as cluster:
+            writer = await cluster.catalog.create(full_quorum=True)
+            for payload in (b"a", b"b", b"c", b"d"):
+                await writer.append(payload)
+            await asyncio.sleep(PATIENCE)
+            writer.abandon()
+            whole, lacking = (cluster.bookies[each].ledgers[writer.ledger] for each in ("b0", "b2"))
+            confirmed = {entry: bytes(whole.frames[entry]) for entry in range(3)}
+            lacking.frames.clear()
+            await cluster.catalog.open(writer.ledger)
+            assert {entry: bytes(lacking.frames[entry]) for entry in range(3)} == confirmed
+
+    virtually(main)
+
+
+def test_a_bookie_that_failed_is_not_tried_again() -> None:
+    async def main() -> None:
+        async with MemoryCluster(5, options=OPTIONS) as cluster:
+            writer = await cluster.catalog.create(full_quorum=True)
+            ensemble = writer._metadata.last_fragment.bookies
+            await writer.append(b"a")
+            writer.abandon()
+            cluster.bookies[ensemble[0]].before = down("add", "list_entries")
+            for bookie in set(cluster.bookies) - set(ensemble):
+                cluster.bookies[bookie].before = down("add")
+            cluster.bookies[ensemble[0]].ledgers[writer.ledger].frames.clear()
+            async with asyncio.timeout(600):
+                with pytest.raises(NotEnoughBookiesError):
+                    await cluster.catalog.open(writer.ledger)
+
+    virtually(main)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_fails_a_closed_ledger_is_full(seed: int) -> None:
     async def main() -> None:

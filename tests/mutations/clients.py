@@ -13,6 +13,7 @@ AGES: Final = "quire/log/manifest/ages.py"
 DOOMED: Final = "quire/log/maintenance/doomed.py"
 BALLOT: Final = "quire/election/ballot.py"
 ELECTION: Final = "quire/election/election.py"
+COMPLETION: Final = "quire/ledger/replicate_fragments.py"
 SNAPSHOTS: Final = "quire/service/snapshots.py"
 
 EDITS: Final = (
@@ -192,5 +193,26 @@ EDITS: Final = (
         "        return isinstance(error, EntryLostError)\n",
         "        return True\n",
         ("tests/log/reading/test_gaps.py",),
+    ),
+    Edit(
+        "a full quorum is completed with a newer LAC",
+        COMPLETION,
+        "(seal(each.entry, each.lac, each.length, each.payload) for each in entries)",
+        "(seal(e.entry, entries[-1].lac, e.length, e.payload) for e in entries)",
+        ("tests/ledger/test_replicate_fragments.py",),
+    ),
+    Edit(
+        "a bookie that failed a completion counts as a spare",
+        COMPLETION,
+        "        taken = self._failed.union(each.bookie for each in seats)\n",
+        "        taken = {each.bookie for each in seats}\n",
+        ("tests/ledger/test_replicate_fragments.py",),
+    ),
+    Edit(
+        "a part of a job is deleted although its log may be made meanwhile",
+        "quire/log/manifest/record.py",
+        "            return (Absent(self.path),)\n",
+        "            return ()\n",
+        ("tests/log/maintenance/test_dropped_jobs.py",),
     ),
 )

@@ -11,6 +11,7 @@ HELD: Final = "quire/storage/held.py"
 LEDGER_STORAGE: Final = "quire/storage/entries/ledger_storage.py"
 SEGMENTS: Final = "quire/storage/journal/segments.py"
 JOURNAL: Final = "quire/storage/journal/journal.py"
+SEGMENT_NAMES: Final = ("tests/storage/journal/test_segment_names.py",)
 FULL_START: Final = ("tests/storage/entries/test_full_start.py",)
 RETIRED: Final = "quire/storage/entries/retired.py"
 SQLITE: Final = "quire/metastore/sqlite_file.py"
@@ -222,5 +223,19 @@ EDITS: Final = (
         "            return None  # a kind of SessionExpiredError",
         '            return SessionExpiredError("closed")  # a kind of SessionExpiredError',
         ("tests/metastore/test_zookeeper_refusals.py",),
+    ),
+    Edit(
+        "the directory of released journal segments is not synced",
+        SEGMENTS,
+        "            if old:\n                await self._disk.sync_directory(JOURNAL)\n",
+        "            if old:\n",
+        SEGMENT_NAMES,
+    ),
+    Edit(
+        "the identity of a segment is its number",
+        SEGMENTS,
+        "        identity = self._rng.getrandbits(64) | 1\n",
+        "        identity = number\n",
+        SEGMENT_NAMES,
     ),
 )
