@@ -205,7 +205,7 @@ async def hosts() -> Proof:
 
 async def regions() -> Proof:
     """With acks from two of three regions, one may be cut off; without two nothing is confirmed."""
-    options = LedgerOptions(placement=TWO_REGIONS, append_timeout=8.0, request_timeout=2.0)
+    options = LedgerOptions(placement=TWO_REGIONS, append_timeout=20.0, request_timeout=2.0)
     async with scene(6, REGIONS, options) as here:
         region = {here.bookie(each): REGIONS[each % 3].region for each in range(6)}
         by_region = [[each, each + 3] for each in range(3)]

@@ -31,14 +31,16 @@ class Finished:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-def quire(*arguments: str, store: str | None = None, stdin: str = "") -> Finished:
+def quire(
+    *arguments: str, store: str | None = None, stdin: str = "", seconds_max: float = SECONDS_MAX
+) -> Finished:
     """Run `quire` to its end."""
     done = subprocess.run(
         [sys.executable, "-m", "quire", *arguments],
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=SECONDS_MAX,
+        timeout=seconds_max,
         env=environment(store),
         check=False,
     )
