@@ -13,6 +13,7 @@ The order of fields is free in protobuf, and concatenated parts are one message.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -20,16 +21,26 @@ from google.protobuf.message import DecodeError
 from quire.entry import BookieId, LedgerId
 from quire.wire import bookie_pb2 as pb
 from quire.wire.reads import NoMessageError
-from quire.wire.varint import varint
+from quire.wire.varint import read_varint, varint
 
 METHOD: Final = f"/{pb.DESCRIPTOR.services_by_name['Bookie'].full_name}/Add"
 
 UNDECODABLE: Final = "it cannot be decoded"
 
+RUNS_PER_MESSAGE_MAX: Final = 32_768
+"""More than a client puts into one: its smallest run is an explicit LAC of some 44 bytes, and a
+message has 1 MiB of them. Empty runs cost far more memory than their bytes, so runs are counted
+before a message is decoded.
+"""
+
 APART_BYTES_MIN: Final = 64 * 1024
 """A run of so many bytes is a part of its own in a message. To copy it costs more than another
 buffer in the call that sends the message; a smaller run costs less.
 """
+
+_VARINT, _LENGTH = 0, 2
+_FIXED: Final = {1: 8, 5: 4}
+"""Wire types of protobuf, and the size of fixed ones."""
 
 _RUN_TAG: Final = bytes([pb.AddRun.RUN_FIELD_NUMBER << 3 | 2])
 _RUNS_TAG: Final = bytes([pb.AddRequest.RUNS_FIELD_NUMBER << 3 | 2])
@@ -83,8 +94,36 @@ def encode_request(first: int, bookie: BookieId | None, runs: Sequence[EncodedRu
     return parts
 
 
+def count_runs(message: bytes, enough: int) -> int:
+    """Return how many runs a serialized request has, or `enough` and one if it has more.
+
+    Bytes that are not a message may be counted wrong: the decoder refuses them.
+    """
+    at = found = 0
+    with suppress(IndexError):  # where the message ends
+        while found <= enough:
+            tag, at = read_varint(message, at)
+            kind = tag & 7
+            if kind == _LENGTH:
+                size, at = read_varint(message, at)
+                at += size
+                found += tag == _RUNS_TAG[0]
+            elif kind == _VARINT:
+                _, at = read_varint(message, at)
+            else:
+                at += _FIXED.get(kind, 0)
+    return found
+
+
 def decode_request(message: bytes) -> pb.AddRequest:
-    """Take a request apart. Raises `NoMessageError` for bytes that are not a message."""
+    """Take a request apart. Raises `NoMessageError` for bytes that are not a message, and for a
+    message of too many runs.
+    """
+    tags = message.count(_RUNS_TAG)  # at least one for each run; it takes 0.1 ms for each MiB
+    if tags > RUNS_PER_MESSAGE_MAX and (
+        count_runs(message, RUNS_PER_MESSAGE_MAX) > RUNS_PER_MESSAGE_MAX
+    ):
+        raise NoMessageError(f"it has more than {RUNS_PER_MESSAGE_MAX} runs")
     try:
         return pb.AddRequest.FromString(message)
     except DecodeError as error:

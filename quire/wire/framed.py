@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple, Protocol, cast
 
+from quire.wire.identity import owner_of
 from quire.wire.tls import Peer, TlsError, TlsSession
 from quire.wire.tls_layer import TlsLayer
 from quire.wire.transport import KEEPALIVE_SECONDS, MESSAGE_BYTES_MAX
@@ -210,16 +211,14 @@ class FramedConnection(asyncio.Protocol):
         _wake(self._room)
 
     def _hold(self, budget: Budget, size: int) -> None:
-        if not budget.hold(self, size, self._break, self._owner) and self._over is None:
+        if not budget.hold(self, size, self._break, self.owner) and self._over is None:
             self._break("too many bytes are held for others")
 
     @property
-    def _owner(self) -> str:
-        """The peer that shares budgets with others: by its certificate, else by its host."""
-        if self.peer.identity.is_known or self._transport is None:
-            return self.peer.identity.name
-        name = self._transport.get_extra_info("peername")
-        return str(name[0]) if name else self.peer.identity.name
+    def owner(self) -> str:
+        """The name under which the connections of the other side share limits."""
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return owner_of(self.peer.identity, str(name[0]) if isinstance(name, tuple) else "")
 
     def data_received(self, data: bytes) -> None:
         if self._over is not None:

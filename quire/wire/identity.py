@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from ipaddress import IPv6Address, IPv6Network
 from typing import Final
 
 from quire.entry import BookieId
@@ -115,3 +117,26 @@ def identity_of(uris: Sequence[str], names: Sequence[str]) -> Identity:
     raise AmbiguousIdentityError(
         f"its certificate has no alternative name: give it a URI, such as {CLIENT_URI}orders"
     )
+
+
+def owner_of(identity: Identity, host: str) -> str:
+    """Return the name under which the connections of a peer share limits.
+
+    Args:
+        identity: the identity of the peer.
+        host: the address of the other end, without its port. A peer without a certificate is known
+            by it alone; in IPv6 by the network of it, since a host has as many addresses as it
+            wants.
+    """
+    return identity.name if identity.is_known else _network_of(host)
+
+
+@lru_cache(maxsize=4096)
+def _network_of(host: str) -> str:
+    if ":" not in host:
+        return host
+    try:
+        address = IPv6Address(host.partition("%")[0])
+    except ValueError:
+        return host
+    return str(address.ipv4_mapped or IPv6Network((address, 64), strict=False))

@@ -22,6 +22,7 @@ from quire.requests import checked_id
 from quire.run import FRAME_BYTES_MAX, RUN_BYTES_MAX
 from quire.wire import bookie_pb2 as pb
 from quire.wire.certificates import Certificates, Credentials
+from quire.wire.grpc_calls import Door, at_door
 from quire.wire.grpc_tls import channel_credentials, guarded, server_credentials
 from quire.wire.identity import server_name
 
@@ -85,10 +86,9 @@ Options: TypeAlias = tuple[tuple[str, int], ...]
 
 _SERVICE: Final = pb.DESCRIPTOR.services_by_name["Bookie"]
 
-_HANDLERS: Final[dict[tuple[bool, bool], Any]] = {
-    (False, False): grpc.unary_unary_rpc_method_handler,
-    (False, True): grpc.unary_stream_rpc_method_handler,
-    (True, True): grpc.stream_stream_rpc_method_handler,
+_HANDLERS: Final[dict[bool, Any]] = {
+    False: grpc.stream_unary_rpc_method_handler,
+    True: grpc.stream_stream_rpc_method_handler,
 }
 
 _BOTH: Final[Options] = (
@@ -147,28 +147,35 @@ def open_server(connections: int = CONNECTIONS_MAX) -> grpc.aio.Server:
 
 
 def add_service(
-    server: grpc.aio.Server, servicer: object, clock: Callable[[], float] | None = None
+    server: grpc.aio.Server,
+    servicer: object,
+    door: Door,
+    clock: Callable[[], float] | None = None,
 ) -> None:
-    """Have a server answer the calls of `quire.v1.Bookie`, each by the servicer's method. With a
-    wall clock, each only for as long as the certificate of the caller lives.
+    """Have a server answer the calls of `quire.v1.Bookie`, each by the servicer's method.
 
-    What `Read` yields goes out as it is: reads.py has serialized it.
+    Args:
+        server: not started yet.
+        servicer: has a method for each call. What `Read` yields goes out as it is: reads.py has
+            serialized it. `Add` reads messages that nothing has decoded.
+        door: gives calls their places.
+        clock: a wall clock, if each call is served only for as long as the certificate of the
+            caller lives.
     """
-    methods = {method.name: _handler(servicer, method, clock) for method in _SERVICE.methods}
+    methods = {method.name: _handler(servicer, method, door, clock) for method in _SERVICE.methods}
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler(_SERVICE.full_name, methods),)
     )
 
 
 def _handler(
-    servicer: object, method: MethodDescriptor, clock: Callable[[], float] | None
+    servicer: object, method: MethodDescriptor, door: Door, clock: Callable[[], float] | None
 ) -> grpc.RpcMethodHandler[Any, Any]:
-    make = _HANDLERS[method.client_streaming, method.server_streaming]
     reply = GetMessageClass(method.output_type).SerializeToString
-    behaviour = getattr(servicer, method.name)
-    handler: grpc.RpcMethodHandler[Any, Any] = make(
+    decode = None if method.client_streaming else GetMessageClass(method.input_type).FromString
+    behaviour = at_door(getattr(servicer, method.name), door, decode)
+    handler: grpc.RpcMethodHandler[Any, Any] = _HANDLERS[method.server_streaming](
         behaviour if clock is None else guarded(behaviour, clock),
-        request_deserializer=GetMessageClass(method.input_type).FromString,
         response_serializer=None if method.name == "Read" else reply,
     )
     return handler

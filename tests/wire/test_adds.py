@@ -11,11 +11,15 @@ from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import (
     APART_BYTES_MIN,
     METHOD,
+    RUNS_PER_MESSAGE_MAX,
     EncodedRun,
+    count_runs,
+    decode_request,
     encode_lac,
     encode_request,
     encode_run,
 )
+from quire.wire.reads import NoMessageError
 
 runs = st.lists(
     st.tuples(
@@ -79,3 +83,32 @@ def test_values_that_do_not_fit_are_refused() -> None:
 
 def test_the_method_is_the_one_of_the_service() -> None:
     assert METHOD == "/quire.v1.Bookie/Add"
+
+
+@given(runs, st.binary(max_size=30))
+def test_runs_are_counted_without_decoding(
+    given: list[tuple[int, bytes, bytes, bool, bool]], unknown: bytes
+) -> None:
+    encoded = [encode_run(ledger, key, run) for ledger, key, run, *_ in given]
+    later = pb.AddRequest(bookie=unknown.hex()).SerializeToString()
+    message = whole(2**64 - 1, "b1", encoded) + later
+    assert count_runs(message, 100) == len(given)
+    assert count_runs(message, 1) == min(len(given), 2)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_can_be_counted(message: bytes) -> None:
+    assert 0 <= count_runs(message, 3) <= 4
+
+
+def test_a_message_of_too_many_runs_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Decoder:
+        @staticmethod
+        def FromString(_: bytes) -> None:  # noqa: N802
+            raise AssertionError("it is decoded")
+
+    message = b"\x1a\x00" * (RUNS_PER_MESSAGE_MAX + 1)
+    assert len(decode_request(message[2:]).runs) == RUNS_PER_MESSAGE_MAX
+    monkeypatch.setattr("quire.wire.adds.pb.AddRequest", Decoder)
+    with pytest.raises(NoMessageError, match="more than 32768 runs"):
+        decode_request(message)

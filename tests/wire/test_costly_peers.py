@@ -13,7 +13,6 @@ import pytest
 from quire.bookie import BookieAddress
 from quire.ledger.remote import RemoteBookie
 from quire.run import pack_run
-from quire.storage.serving import run_listener
 from quire.storage.serving.grpc_service import BookieService, serve_bookie
 from quire.storage.serving.held_bytes import STALLED_SECONDS
 from quire.storage.serving.limits import (
@@ -151,11 +150,10 @@ def test_a_client_that_takes_no_answers_of_runs_is_dropped() -> None:
     virtually(main)
 
 
-def test_the_first_message_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_listener, "FIRST_SECONDS", 0.05)
-
+def test_the_first_message_has_a_deadline() -> None:
     async def main() -> None:
-        async with served(ServiceLimits()) as (address, stub, _):
+        limits = ServiceLimits(first_message_seconds=0.05)
+        async with served(limits) as (address, stub, _):
             await stub.add(7, KEY, run_of(0))
             reader, writer = await open_to(address.runs)
             writer.write(GREETING)

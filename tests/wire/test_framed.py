@@ -20,6 +20,7 @@ from quire.errors import BookieBusyError, BookieUnavailableError
 from quire.ledger.remote import RemoteBookie
 from quire.storage.serving import run_listener
 from quire.storage.serving.grpc_service import serve_bookie
+from quire.storage.serving.limits import ServiceLimits
 from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire import framed
@@ -245,8 +246,10 @@ def test_every_event_loop_carries_runs_of_any_size(
 
 
 @asynccontextmanager
-async def raw(bookie: MemoryBookie) -> AsyncIterator[tuple[FramedConnection, RemoteBookie]]:
-    async with serve_bookie(bookie, "b1", listen_runs=HERE) as address:
+async def raw(
+    bookie: MemoryBookie, limits: ServiceLimits | None = None
+) -> AsyncIterator[tuple[FramedConnection, RemoteBookie]]:
+    async with serve_bookie(bookie, "b1", listen_runs=HERE, limits=limits) as address:
         assert address.runs is not None
         connection, stub = await connect(address.runs), RemoteBookie(address)
         try:
@@ -288,14 +291,12 @@ def test_a_client_that_is_gone_is_not_waited_for() -> None:
     asyncio.run(main())
 
 
-def test_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_listener, "STREAMS_MAX", 1)
-
+def test_streams_are_bounded() -> None:
     async def main() -> None:
-        async with raw(MemoryBookie("b1")) as (connection, stub):
+        async with raw(MemoryBookie("b1"), ServiceLimits(streams=1)) as (connection, stub):
             await connection.write(request(0))
             assert await connection.read() is not None
-            with pytest.raises(BookieBusyError, match="1 connections are open"):
+            with pytest.raises(BookieBusyError, match=r"1 connections of 127\.0\.0\.1 are open"):
                 await stub.add(7, KEY, run_of(1))
             assert await stub.list_entries(7) == [(0, 0)]
             connection.abort()
@@ -310,11 +311,10 @@ def test_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whoever_is_silent_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many say nothing, they are so many, and nobody who speaks is turned away."""
     monkeypatch.setattr(run_listener, "SILENT_MAX", 2)
-    monkeypatch.setattr(run_listener, "STREAMS_MAX", 1)
 
     async def main() -> None:
-        bookie = MemoryBookie("b1")
-        async with serve_bookie(bookie, "b1", listen_runs=HERE) as address:
+        bookie, limits = MemoryBookie("b1"), ServiceLimits(streams=1)
+        async with serve_bookie(bookie, "b1", listen_runs=HERE, limits=limits) as address:
             assert address.runs is not None
             host, port = address.runs.split(":")
             silent = [await asyncio.open_connection(host, int(port)) for _ in range(5)]

@@ -11,9 +11,9 @@ import pytest
 from quire.bookie import BookieAddress
 from quire.entry import LedgerId
 from quire.errors import BookieUnavailableError
-from quire.storage.serving.add_stream import RUNS_PER_MESSAGE_MAX
 from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
+from quire.wire.adds import RUNS_PER_MESSAGE_MAX
 from quire.wire.run_calls import FramedRuns, GrpcRuns, RunCall
 from quire.wire.transport import open_channel
 from tests.wire.link import KEY, SOON, GatedBookie, connected, run_of, served

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from quire.bookie import BookieAddress
 from quire.errors import BookieUnavailableError, NoSuchEntryError
 from quire.ledger.remote import RemoteBookie
+from quire.storage.serving.limits import Reception
+from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc
 from quire.wire.codec import encode_failure
@@ -98,7 +100,7 @@ def test_an_answer_that_is_none_is_an_unavailable_bookie(
     async def main() -> None:
         server = open_server()
         address = bind(server, "127.0.0.1:0")
-        add_service(server, Babbler(*answers))
+        add_service(server, Babbler(*answers), Reception(MemoryBookie("b1"), "b1"))
         await server.start()
         bookie = RemoteBookie(BookieAddress("b1", address), request_timeout=5.0)
         try:

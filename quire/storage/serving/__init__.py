@@ -1,7 +1,7 @@
 """Where requests arrive: gRPC, plain frames, limits, figures.
 
 Read `grpc_service.py`, `run_listener.py` (plain frames), `add_stream.py` (the stream of both),
-`limits.py`, `held_bytes.py`, `handing_over.py` and `refusals.py` (the cost of a peer),
+`limits.py`, `quota.py`, `held_bytes.py`, `handing_over.py` and `refusals.py` (the cost of a peer),
 `forwarding.py` (a bookie before another), `births.py` (no ledger before its id), `obedient.py` and
 `presence.py` (an operator's wish), `store_exposure.py` (a metadata store open to all), `metered.py`
 and `metrics.py` (figures for Prometheus), `vitals.py` (alive and ready).

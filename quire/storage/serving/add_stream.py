@@ -23,11 +23,23 @@ from quire.rights.calls import RUN
 from quire.run import PEEK_BYTES, peek
 from quire.storage.serving.limits import Reception
 from quire.wire import bookie_pb2 as pb
+from quire.wire.adds import decode_request
 from quire.wire.identity import ANONYMOUS, Identity
+from quire.wire.reads import NoMessageError
 from quire.wire.transport import EOF
 
-RUNS_PER_MESSAGE_MAX: Final = 65_536
-"""More than a client puts into one: empty runs cost far more memory than their bytes."""
+RUN_COST: Final = 16 * 1024
+"""Bytes that a run counts for beside its own. A refused run costs time: with this a peer gets a
+share of each turn of the loop, 8,192 runs by default, however many streams it has.
+"""
+
+
+def decode_runs(message: bytes) -> pb.AddRequest:
+    """Take a message of a stream apart. Raises `InvalidRequestError`."""
+    try:
+        return decode_request(message)
+    except NoMessageError as error:
+        raise InvalidRequestError(f"a message of {len(message)} bytes: {error}") from error
 
 
 class RunContext(Protocol):
@@ -43,12 +55,14 @@ class RunContext(Protocol):
 
 
 class Origin(NamedTuple):
-    """Where a stream comes from, for the log of slow requests."""
+    """Where a stream comes from."""
 
     peer: str = ""
     """Its client, as the transport knows it."""
     stream: str = ""
     """The id that the client gave the stream; runs are named by it and their numbers."""
+    owner: str = ""
+    """The name under which the client shares limits with its other streams."""
 
 
 NOWHERE: Final = Origin()
@@ -93,6 +107,9 @@ class AddStream:
         self._received = 0
         self._acknowledged = 0
         self._bytes = 0
+        self._pending = reception.pending
+        self._charged = 0
+        """The cost of the runs in flight."""
         self._refusal: pb.Failure | None = None
         self._ready = asyncio.Event()
         self._room = asyncio.Event()
@@ -121,6 +138,7 @@ class AddStream:
             answers = [slot.answer for slot in self._slots if slot.answer is not None]
             for future in (acknowledging, *answers):
                 future.cancel()
+            self._discharge(self._charged)
             await asyncio.gather(acknowledging, *answers, return_exceptions=True)
 
     async def _receive(self, acknowledging: asyncio.Task[None]) -> None:
@@ -132,10 +150,6 @@ class AddStream:
                     f"message with {len(request.runs)} runs starts at number {request.first}, "
                     f"not {self._received + 1}"
                 )
-            if len(request.runs) > RUNS_PER_MESSAGE_MAX:
-                raise InvalidRequestError(
-                    f"{len(request.runs)} runs in one message, of at most {RUNS_PER_MESSAGE_MAX}"
-                )
             arrived = self._now()
             for run in request.runs:
                 data = run.run  # each look at it makes a copy
@@ -143,6 +157,9 @@ class AddStream:
                     await self._wait_for_room()
                     if acknowledging.done():
                         return
+                await self._charge(len(data))
+                if acknowledging.done():
+                    return
                 self._start(run, data, await self._denial(run), arrived)
 
     def _has_room(self, size: int) -> bool:
@@ -154,6 +171,20 @@ class AddStream:
     async def _wait_for_room(self) -> None:
         self._room.clear()
         await self._room.wait()
+
+    async def _charge(self, size: int) -> None:
+        """Have a run count against the bytes of all runs of the peer; waits for its turn."""
+        cost = self._cost(size)
+        if not self._pending.take(self._origin.owner, cost):
+            await self._pending.wait(self._origin.owner, cost)
+        self._charged += cost
+
+    def _discharge(self, cost: int) -> None:
+        self._charged -= cost
+        self._pending.give_back(self._origin.owner, cost)
+
+    def _cost(self, size: int) -> int:
+        return self._pending.fit(size + RUN_COST)
 
     async def _denial(self, run: pb.AddRun) -> QuireError | None:
         """Return why the peer may not send a run. Only the first of a ledger may take a while."""
@@ -224,7 +255,7 @@ class AddStream:
         slow, now = self._reception.slow, self._now()
         if now - settled[0].arrived <= slow.seconds:
             return
-        peer, stream = self._origin
+        peer, stream, _ = self._origin
         for number, slot in enumerate(settled, last - len(settled) + 1):
             _, entry = peek(slot.head) or (None, None)
             about = {"bookie": self._reception.bookie_id, "ledger": slot.ledger, "entry": entry}
@@ -239,6 +270,7 @@ class AddStream:
             slot = self._slots.popleft()
             settled.append(slot)
             self._bytes -= slot.size
+            self._discharge(self._cost(slot.size))
             number += 1
             if slot.failure is not None:
                 reply.failures.append(pb.AddFailure(number=number, failure=slot.failure))

@@ -29,7 +29,7 @@ from quire.bookie import (
 from quire.entry import BookieId, LedgerId
 from quire.requests import TRACE, Trace
 from quire.rights.calls import RPCS
-from quire.storage.serving.add_stream import AddStream, Origin
+from quire.storage.serving.add_stream import AddStream, Origin, decode_runs
 from quire.storage.serving.handing_over import NotTakenError, give_up, hand_over
 from quire.storage.serving.limits import (
     Doorkeeper,
@@ -37,7 +37,7 @@ from quire.storage.serving.limits import (
     ServiceLimits,
     connections_max,
     named_peer,
-    owner_of,
+    owner_of_call,
 )
 from quire.storage.serving.refusals import Refusals
 from quire.storage.serving.run_listener import serve_runs
@@ -45,8 +45,11 @@ from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import RANGES_MAX, encode_info, encode_ranges, encode_tail
 from quire.wire.grpc_tls import peer_identity
 from quire.wire.identity import Identity
+from quire.wire.peer_sockets import end_connection
 from quire.wire.tls import Contexts
 from quire.wire.transport import (
+    EOF,
+    RESOURCE_EXHAUSTED,
     ServerContext,
     add_service,
     advertised,
@@ -84,8 +87,9 @@ def _answers(reply: type[ReplyT]) -> Callable[[_Unary[ReplyT]], _Handler[ReplyT]
                     reception.expect(request.bookie)
                     reception.refuse_when_draining()
                     await reception.permit(identity, row.action_of(request), about)
-                    trace.accepted = reception.now()
-                    return await method(self, request)
+                    with reception.place(kind, owner_of_call(context)):
+                        trace.accepted = reception.now()
+                        return await method(self, request)
                 except Exception as error:
                     return reply(failure=reception.failure(error))
 
@@ -106,6 +110,26 @@ def _traced(
     return reception.tracing(kind, ledger, request_of(context), peer)
 
 
+class _GrpcStream:
+    """The bookie's end of one stream of runs."""
+
+    def __init__(self, context: ServerContext, seconds: float) -> None:
+        self._context = context
+        self._seconds = seconds
+
+    async def read(self) -> object:
+        message = await self._context.read()
+        return EOF if message is EOF else decode_runs(message)
+
+    async def write(self, message: pb.AddReply, /) -> None:
+        try:
+            async with time_limit(self._seconds):
+                await self._context.write(message)
+        except TimeoutError:
+            end_connection(self._context.peer())
+            raise
+
+
 class BookieService:
     """The servicer of `quire.v1.Bookie` over any bookie."""
 
@@ -115,8 +139,14 @@ class BookieService:
 
     async def Add(self, _: object, context: ServerContext) -> None:  # noqa: N802
         identity = peer_identity(context)
-        origin = Origin(named_peer(identity, context.peer()), request_of(context))
-        await AddStream(self.reception, context, identity, origin).serve()
+        peer, owner = named_peer(identity, context.peer()), owner_of_call(context)
+        origin = Origin(peer, request_of(context), owner)
+        stream = _GrpcStream(context, self.reception.limits.stalled_seconds)
+        with self.reception.stream_of(owner) as refusal:
+            if refusal is None:
+                await AddStream(self.reception, stream, identity, origin).serve()
+            else:
+                await context.abort(RESOURCE_EXHAUSTED, refusal)
 
     async def Read(self, request: pb.ReadRequest, context: ServerContext) -> None:  # noqa: N802
         reception, is_stalled = self.reception, False
@@ -128,11 +158,12 @@ class BookieService:
                 reception.refuse_when_draining()
                 action = RPCS["Read"].action_of(request)
                 await reception.permit(identity, action, request.ledger)
+                owner = owner_of_call(context)
                 # No name for the answer here: it must be gone when the call is given up.
                 await hand_over(
-                    *(await self._read(request, trace), context),
-                    *(reception.unread, reception.bookie_id),
-                    owner_of(identity, context.peer()),
+                    *(await self._read(request, trace, owner), context),
+                    reception.unread,
+                    *(reception.bookie_id, owner),
                 )
             except NotTakenError:
                 is_stalled = True
@@ -142,10 +173,10 @@ class BookieService:
             if is_stalled:
                 await give_up(context)
 
-    async def _read(self, request: pb.ReadRequest, trace: Trace) -> bytes:
+    async def _read(self, request: pb.ReadRequest, trace: Trace, owner: str) -> bytes:
         bytes_max = min(request.bytes_max, READ_ANSWER_BYTES_MAX)
-        async with self.reception.gathering.turn(bytes_max):
-            with self.reception.reads.take():
+        async with self.reception.gathering.turn(owner, bytes_max):
+            with self.reception.reads.take(owner):
                 trace.accepted = self.reception.now()
                 found = await self.bookie.read(
                     request.ledger,
@@ -160,14 +191,12 @@ class BookieService:
     @_answers(pb.TailReply)
     async def ReadTail(self, request: pb.ReadTailRequest) -> pb.TailReply:  # noqa: N802
         fence_key = request.fence_key if request.HasField("fence_key") else None
-        with self.reception.tails.take():
-            return encode_tail(await self.bookie.read_tail(request.ledger, fence_key=fence_key))
+        return encode_tail(await self.bookie.read_tail(request.ledger, fence_key=fence_key))
 
     @_answers(pb.TailReply)
     async def WaitTail(self, request: pb.WaitTailRequest) -> pb.TailReply:  # noqa: N802
         timeout = min(request.timeout_ms / 1000, WAIT_SECONDS_MAX)
-        with self.reception.waits.take():
-            tail = await self.bookie.wait_tail(request.ledger, request.above, timeout)
+        tail = await self.bookie.wait_tail(request.ledger, request.above, timeout)
         if (trace := TRACE.get()) is not None:
             trace.begin_again(self.reception.now())
         return encode_tail(tail)
@@ -175,21 +204,18 @@ class BookieService:
     @_answers(pb.ListEntriesReply)
     async def Sync(self, request: pb.SyncRequest) -> pb.ListEntriesReply:  # noqa: N802
         wanted = (request.ledger, request.key, request.first, request.last)
-        with self.reception.syncs.take():
-            return encode_ranges(await self.bookie.sync(*wanted))
+        return encode_ranges(await self.bookie.sync(*wanted))
 
     @_answers(pb.ListEntriesReply)
     async def ListEntries(self, request: pb.ListEntriesRequest) -> pb.ListEntriesReply:  # noqa: N802
         list_from = partial(self.bookie.list_entries, request.ledger)
-        with self.reception.lists.take():
-            if not request.HasField("first"):  # from a client that does not know pieces
-                return encode_ranges(await list_all(list_from))
-            return encode_ranges((await list_from(request.first))[:RANGES_MAX])
+        if not request.HasField("first"):  # from a client that does not know pieces
+            return encode_ranges(await list_all(list_from))
+        return encode_ranges((await list_from(request.first))[:RANGES_MAX])
 
     @_answers(pb.ListEntriesReply)
     async def ListLedgers(self, request: pb.ListLedgersRequest) -> pb.ListEntriesReply:  # noqa: N802
-        with self.reception.lists.take():
-            return encode_ranges((await self.bookie.list_ledgers(request.first))[:RANGES_MAX])
+        return encode_ranges((await self.bookie.list_ledgers(request.first))[:RANGES_MAX])
 
     @_answers(pb.InfoReply)
     async def Info(self, request: pb.InfoRequest) -> pb.InfoReply:  # noqa: N802
@@ -262,7 +288,8 @@ async def _open_doors(
         runs = advertised(await stack.enter_async_context(doors), advertise)
     server = open_server(connections)
     address = bind(server, listen, None if tls is None else tls.certificates)
-    add_service(server, BookieService(reception), None if tls is None else tls.certificates.clock)
+    clock = None if tls is None else tls.certificates.clock
+    add_service(server, BookieService(reception), reception, clock)
     await server.start()
     stack.push_async_callback(server.stop, None)
     return advertised(address, advertise), runs

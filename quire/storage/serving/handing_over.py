@@ -1,6 +1,6 @@
 """The way of a read's answer to its client: gathered within one budget, handed over within another.
 
-    gathering     bytes that reads may gather at the same time; others wait for their turn
+    gathering     bytes that reads may gather at the same time (quota.py)
     unread        bytes of answers that clients have not taken, of all connections
 
 An answer that stalls, or that loses its place to others, ends the connection of its client
@@ -14,9 +14,7 @@ counted: one copy beside ours.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Final
 
 from quire.aio.timing import time_limit
@@ -39,49 +37,6 @@ _COPIES: Final = 2
 
 class NotTakenError(Exception):
     """A client did not take its answer."""
-
-
-class Gathering:
-    """Bytes that reads gather at the same time. Reads that wait go on in their order."""
-
-    def __init__(self, bytes_max: int = GATHERED_BYTES_MAX) -> None:
-        self.free = bytes_max
-        self._bytes_max = bytes_max
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-
-    @asynccontextmanager
-    async def turn(self, size: int) -> AsyncIterator[None]:
-        """Have space for an answer of so many bytes in the block; waits for it."""
-        size = min(size, self._bytes_max)
-        if self._waiting or size > self.free:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append((size, turn))
-            try:
-                await turn
-            except asyncio.CancelledError:
-                self._give_up(size, turn)
-                raise
-        else:
-            self.free -= size
-        try:
-            yield
-        finally:
-            self.free += size
-            self._go_on()
-
-    def _give_up(self, size: int, turn: asyncio.Future[None]) -> None:
-        if turn.done() and not turn.cancelled():
-            self.free += size  # its turn came together with the cancellation
-        else:
-            self._waiting.remove((size, turn))
-        self._go_on()
-
-    def _go_on(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self.free:
-            size, turn = self._waiting.popleft()
-            if not turn.done():
-                self.free -= size
-                turn.set_result(None)
 
 
 async def hand_over(

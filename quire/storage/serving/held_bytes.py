@@ -41,16 +41,25 @@ class HeldBytes:
         bytes_max: the budget.
         grace: seconds for which a holder cannot lose its place to another.
         refusals: where drops are counted.
+        seconds: a holder without progress is dropped after this time.
     """
 
     def __init__(
-        self, what: str, label: str, bytes_max: int, refusals: Refusals, *, grace: float = 0.0
+        self,
+        what: str,
+        label: str,
+        bytes_max: int,
+        refusals: Refusals,
+        *,
+        grace: float = 0.0,
+        seconds: float = STALLED_SECONDS,
     ) -> None:
         self.bytes_max = bytes_max
         self.total = 0
         self._what = what
         self._label = label
         self._grace = grace
+        self._seconds = seconds
         self._refusals = refusals
         self._holdings: dict[Hashable, _Account] = {}
         """Oldest first."""
@@ -115,14 +124,14 @@ class HeldBytes:
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._alarm is None and self._holdings:
             oldest = next(iter(self._holdings.values()))
-            self._alarm = loop.call_at(oldest.since + STALLED_SECONDS, self._expire, loop)
+            self._alarm = loop.call_at(oldest.since + self._seconds, self._expire, loop)
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         self._alarm = None
         for holder, holding in list(self._holdings.items()):
-            if holding.since + STALLED_SECONDS > loop.time():
+            if holding.since + self._seconds > loop.time():
                 break
-            self._drop(holder, f"{self._what} for {STALLED_SECONDS:g} s")
+            self._drop(holder, f"{self._what} for {self._seconds:g} s")
         self._watch(loop)
 
     def close(self) -> None:

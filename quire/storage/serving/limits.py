@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -19,18 +19,27 @@ from quire.entry import BookieId, LedgerId
 from quire.errors import (
     BookieBusyError,
     BookieUnavailableError,
+    ConfigurationError,
     NotPermittedError,
     WrongBookieError,
 )
 from quire.requests import REQUEST_ID, SLOW_SECONDS, TRACE, SlowRequests, Trace, new_request_id
 from quire.rights.roles import Action
-from quire.storage.serving.handing_over import Gathering
+from quire.storage.serving.handing_over import GATHERED_BYTES_MAX
 from quire.storage.serving.held_bytes import HeldBytes
+from quire.storage.serving.quota import Quota
 from quire.storage.serving.refusals import Refusals
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import encode_failure, is_internal
-from quire.wire.identity import Identity
-from quire.wire.transport import CONNECTIONS_MAX, SENT_RUN_BYTES_MAX, ServerContext
+from quire.wire.grpc_tls import peer_identity
+from quire.wire.identity import Identity, owner_of
+from quire.wire.peer_sockets import parse_peer
+from quire.wire.transport import (
+    CONNECTIONS_MAX,
+    RPCS_MAX,
+    SENT_RUN_BYTES_MAX,
+    ServerContext,
+)
 
 _log = logging.getLogger(__name__)
 _slow_log = logging.getLogger("quire.slow")
@@ -55,8 +64,31 @@ class ServiceLimits:
     """Of answers that clients have not taken, on all connections: 64 of the largest."""
     connections: int = CONNECTIONS_MAX
     """To each of the two ports, if there are enough descriptors."""
+    calls: int = RPCS_MAX
+    """Calls over gRPC, long polls included."""
+    streams: int = 4096
+    """Streams of runs on all ports; each may hold one message until the bookie has room."""
+    pending_bytes: int = 256 * 1024 * 1024
+    """For runs without an answer, on all streams: twelve streams at their limit."""
+    peer_share: float = 0.5
+    """The part of each of these that one peer may take, at least one."""
+    first_message_seconds: float = 30.0
+    """A peer has so long for the first message of a call, or of a connection for runs."""
+    stalled_seconds: float = 30.0
+    """A peer has so long to end a message that it began, or to take an answer."""
     slow_request_seconds: float = SLOW_SECONDS
     """A request that takes longer is written to the log, with its stages."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.peer_share <= 1:
+            raise ConfigurationError(
+                f"peer_share {self.peer_share:g} is not a part of the whole: give a number above 0 "
+                "and up to 1"
+            )
+
+    def share(self, size: int) -> int:
+        """Return how much of a limit one peer may take."""
+        return max(1, int(size * self.peer_share))
 
 
 DESCRIPTORS_RESERVED: Final = 256
@@ -78,15 +110,10 @@ def connections_max(wanted: int, descriptors: int) -> int:
     return min(wanted, max(CONNECTIONS_MIN, (descriptors - DESCRIPTORS_RESERVED) // 2))
 
 
-def owner_of(identity: Identity, peer: str) -> str:
-    """Return the name under which a peer shares budgets with others.
-
-    Args:
-        identity: of the peer; all its connections share then.
-        peer: as gRPC names the other end of a connection. A peer without a certificate is known by
-            its host alone.
-    """
-    return identity.name if identity.is_known else peer.rpartition(":")[0]
+def owner_of_call(context: ServerContext) -> str:
+    """Return the name under which the caller over gRPC shares limits."""
+    host, _ = parse_peer(context.peer()) or (context.peer(), 0)
+    return owner_of(peer_identity(context), host)
 
 
 def named_peer(identity: Identity, address: str) -> str:
@@ -97,22 +124,33 @@ def named_peer(identity: Identity, address: str) -> str:
 class Places:
     """So many at the same time of one kind of call."""
 
-    def __init__(self, bookie: BookieId, size: int, what: str) -> None:
-        self.taken = 0
-        self._bookie = bookie
-        self._size = size
+    def __init__(self, reception: Reception, size: int, what: str) -> None:
+        self._quota = Quota(size, reception.limits.share(size))
+        self._reception = reception
         self._what = what
 
+    @property
+    def taken(self) -> int:
+        return self._quota.size - self._quota.free
+
     @contextmanager
-    def take(self) -> Iterator[None]:
-        """Have a place in the block. Raises `BookieBusyError` when all are taken."""
-        if self.taken >= self._size:
-            raise BookieBusyError(self._bookie, f"{self._size} {self._what}")
-        self.taken += 1
+    def take(self, owner: str) -> Iterator[None]:
+        """Have a place in the block. Raises `BookieBusyError` when all are taken, or all that the
+        peer may have.
+        """
+        if not self._quota.take(owner):
+            raise self._refusal(owner)
         try:
             yield
         finally:
-            self.taken -= 1
+            self._quota.give_back(owner)
+
+    def _refusal(self, owner: str) -> BookieBusyError:
+        quota, reason = self._quota, f"{self._quota.size} {self._what}"
+        if quota.held(owner) >= quota.peer_max:
+            reason = f"{quota.peer_max} {self._what} for {owner or 'this client'}"
+        self._reception.refusals.count("busy", reason)
+        return BookieBusyError(self._reception.bookie_id, reason)
 
 
 class Stream(Protocol):
@@ -155,27 +193,42 @@ class Reception:
         self.bookie_id = bookie_id
         self.limits = limits or ServiceLimits()
         self.refusals = refusals or Refusals()
+        limits, share = self.limits, self.limits.share
         self.unfinished = HeldBytes(
-            *("a message is not finished", "unfinished", self.limits.unfinished_bytes),
+            *("a message is not finished", "unfinished", limits.unfinished_bytes),
             self.refusals,
+            seconds=limits.stalled_seconds,
         )
         self.unread = HeldBytes(
-            *("an answer is not taken", "unread", self.limits.unread_bytes),
+            *("an answer is not taken", "unread", limits.unread_bytes),
             self.refusals,
             grace=GRACE_SECONDS,
+            seconds=limits.stalled_seconds,
         )
+        self.calls = Quota(limits.calls, share(limits.calls))
+        self.streams = Quota(limits.streams, share(limits.streams))
+        self.pending = Quota(limits.pending_bytes, share(limits.pending_bytes))
+        """Bytes of runs between their arrival and their answer."""
         self.slow = SlowRequests(_slow_log, self.limits.slow_request_seconds)
-        self.gathering = Gathering()
+        self.gathering = Quota(GATHERED_BYTES_MAX, share(GATHERED_BYTES_MAX))
+        """Bytes that reads may gather at the same time."""
         self._draining = False
         self._calls = 0
         """Under way, but for streams of runs; reads and long polls are among them."""
         self._unanswered = 0
         """These calls, and ended calls with an answer that gRPC has not taken over yet."""
-        self.reads = Places(bookie_id, self.limits.reads, "reads are under way")
-        self.tails = Places(bookie_id, self.limits.tails, "reads of tails are under way")
-        self.lists = Places(bookie_id, self.limits.lists, "lists of entries are under way")
-        self.syncs = Places(bookie_id, self.limits.syncs, "syncs are under way")
-        self.waits = Places(bookie_id, self.limits.waits, "reads wait for entries")
+        self.reads = Places(self, limits.reads, "reads are under way")
+        self.tails = Places(self, limits.tails, "reads of tails are under way")
+        self.lists = Places(self, limits.lists, "lists of entries are under way")
+        self.syncs = Places(self, limits.syncs, "syncs are under way")
+        self.waits = Places(self, limits.waits, "reads wait for entries")
+        self._places = {
+            "ReadTail": self.tails,
+            "WaitTail": self.waits,
+            "Sync": self.syncs,
+            "ListEntries": self.lists,
+            "ListLedgers": self.lists,
+        }
         self._streams: list[Stream] = []
         self._settled = asyncio.Event()
 
@@ -255,6 +308,39 @@ class Reception:
         finally:
             self._streams.remove(stream)
             self.settled()
+
+    def place(self, kind: str, owner: str) -> AbstractContextManager[None]:
+        """Have a place for a call in the block, if calls of its kind are counted. Raises as
+        `Places.take`.
+        """
+        places = self._places.get(kind)
+        return nullcontext() if places is None else places.take(owner)
+
+    def call_of(self, context: ServerContext) -> AbstractContextManager[str | None]:
+        """Have a place for a call over gRPC in the block; yields the reason of a refusal."""
+        return self._admitted(self.calls, "calls", owner_of_call(context))
+
+    def stream_of(self, owner: str) -> AbstractContextManager[str | None]:
+        """Have a place for a stream of runs in the block; yields the reason of a refusal."""
+        return self._admitted(self.streams, "connections", owner)
+
+    @contextmanager
+    def _admitted(self, quota: Quota, what: str, owner: str) -> Iterator[str | None]:
+        if quota.take(owner):
+            try:
+                yield None
+            finally:
+                quota.give_back(owner)
+            return
+        reason = f"{quota.size} {what} are open"
+        if quota.held(owner) >= quota.peer_max:
+            reason = f"{quota.peer_max} {what} of {owner or 'this client'} are open"
+        self.refusals.count(what, reason)
+        yield reason
+
+    @property
+    def first_message_seconds(self) -> float:
+        return self.limits.first_message_seconds
 
     def admits(self, identity: Identity, action: Action, ledger: LedgerId | None = None) -> bool:
         """Return whether a call needs no `permit`: it is known to be permitted."""

@@ -7,20 +7,18 @@ method `Add` (add_stream.py), without gRPC's work for each message.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from quire.aio.timing import time_limit
-from quire.errors import ConfigurationError, InvalidRequestError
-from quire.storage.serving.add_stream import AddStream, Origin
+from quire.errors import ConfigurationError
+from quire.storage.serving.add_stream import AddStream, Origin, decode_runs
 from quire.storage.serving.limits import Reception, named_peer
 from quire.wire import bookie_pb2 as pb
-from quire.wire.adds import decode_request
 from quire.wire.framed import (
-    GREETING,
     HELLO_GREETING,
     Budgets,
     ConnectionOverError,
@@ -33,14 +31,9 @@ from quire.wire.tls import Contexts
 from quire.wire.tls_layer import TlsLayer
 from quire.wire.transport import EOF, cannot_listen, split_address
 
-STREAMS_MAX: Final = 4096
-"""Connections at the same time; one more is closed at once."""
-
 REFUSED_MAX: Final = 64
-"""Connections beyond these that are told so, at the same time, if they greet with a hello."""
-
-FIRST_SECONDS: Final = 30.0
-"""A client has so long for its first message after its greeting; later it may be silent."""
+"""Connections beyond the limit of streams that are told so, at the same time, if they greet with a
+hello. One more is closed at once."""
 
 HELLO_SECONDS: Final = 5.0
 """A client has so long to say hello, and to go when it is refused."""
@@ -58,23 +51,19 @@ been silent longest: our clients greet at once, whatever other clients do."""
 class _Context:
     """The bookie's end of one stream over one connection."""
 
-    def __init__(self, connection: FramedConnection) -> None:
+    def __init__(self, connection: FramedConnection, first_seconds: float) -> None:
         self._connection = connection
         self._is_first = True
+        self._first_seconds = first_seconds
 
     async def read(self) -> object:
         if self._is_first:
             self._is_first = False
-            async with time_limit(FIRST_SECONDS):
+            async with time_limit(self._first_seconds):
                 message = await self._connection.read()
         else:
             message = await self._connection.read()
-        if message is None:
-            return EOF
-        try:
-            return decode_request(message)
-        except NoMessageError as error:
-            raise InvalidRequestError(f"a message of {len(message)} bytes: {error}") from error
+        return EOF if message is None else decode_runs(message)
 
     async def write(self, message: pb.AddReply, /) -> None:
         await self._connection.write(message.SerializeToString())
@@ -88,8 +77,10 @@ class _RunPort:
         self._tls = tls
         self._refusals = reception.refusals
         self._budgets = Budgets(reception.unfinished, reception.unread)
-        self._streams_max = min(STREAMS_MAX, connections * 3 // 4)
+        self._streams_max = connections * 3 // 4
         self._silent_max = min(SILENT_MAX, connections // 4)
+        self._refused = 0
+        """Clients that hear of the limit just now."""
         self._streams: dict[FramedConnection, asyncio.Task[None]] = {}
         self._silent: dict[FramedConnection, None] = {}
         """Connections that have not greeted yet, oldest first."""
@@ -125,9 +116,7 @@ class _RunPort:
 
     def _greeted(self, connection: FramedConnection) -> None:
         self._silent.pop(connection, None)
-        if len(self._streams) >= self._streams_max + REFUSED_MAX or (
-            connection.greeting == GREETING and len(self._streams) >= self._streams_max
-        ):
+        if len(self._streams) >= self._streams_max:
             self._refusals.count("connections", f"{self._streams_max} for runs are open")
             connection.abort()
             return
@@ -142,26 +131,40 @@ class _RunPort:
 
     async def _serve(self, connection: FramedConnection) -> None:
         try:
-            with suppress(ConnectionOverError, TimeoutError):
-                stream = ""
+            owner = connection.owner
+            with suppress(ConnectionOverError, TimeoutError), ExitStack() as place:
+                full, stream = place.enter_context(self._reception.stream_of(owner)), ""
+                if full is not None:
+                    if self._refused >= REFUSED_MAX:
+                        return
+                    place.enter_context(self._refusing())
                 if connection.greeting == HELLO_GREETING:
-                    client = await self._meet(connection)
+                    client = await self._meet(connection, full)
                     if client is None:
                         return
                     stream = client.stream
-                elif connection.peer.complaint is not None:
+                elif connection.peer.complaint is not None or full is not None:
                     return  # it greets as before there was TLS, and has no place for a reason
                 identity = connection.peer.identity
-                origin = Origin(named_peer(identity, connection.address), stream)
-                context = _Context(connection)
+                origin = Origin(named_peer(identity, connection.address), stream, owner)
+                context = _Context(connection, self._reception.limits.first_message_seconds)
                 await AddStream(self._reception, context, identity, origin).serve()
         except Exception as error:
             self._reception.failure(error)
         finally:
             connection.close()
 
-    async def _meet(self, connection: FramedConnection) -> Hello | None:
-        """Exchange hellos with a client; return its own, None if it was refused, and is gone.
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        self._refused += 1
+        try:
+            yield
+        finally:
+            self._refused -= 1
+
+    async def _meet(self, connection: FramedConnection, full: str | None) -> Hello | None:
+        """Exchange hellos with a client; return its own, None if it was refused, and is gone. If
+        its stream has to be refused, `full` says why.
 
         A refused client is read to its end, for some seconds: to close a connection with bytes that
         were not read would destroy the refusal on its way.
@@ -179,8 +182,8 @@ class _RunPort:
             refusal = Refusal(str(error))
         if connection.peer.complaint is not None:
             refusal = Refusal(connection.peer.complaint)
-        if refusal is None and len(self._streams) > self._streams_max:
-            refusal = Refusal(f"{self._streams_max} connections are open", is_passing=True)
+        if refusal is None and full is not None:
+            refusal = Refusal(full, is_passing=True)
         await connection.write(encode_hello(replace(mine, refusal=refusal)))
         if refusal is None:
             return client
