@@ -3,7 +3,7 @@
 What most applications need is here. Beside it are `quire.service` (replicated state machines),
 `quire.ledgers` (below logs), `quire.inspect` (values that describe what is there), `quire.admin`
 (rare operations on logs), `quire.errors` (the error tree), `quire.sync` (the blocking twins of all
-this), `quire.testing` and `quire.spark`.
+this), `quire.sql` (SQL databases), `quire.testing` and `quire.spark`.
 """
 
 from quire.client import Client

@@ -55,6 +55,8 @@ MARKS: Final = {
         "repair",
         "sim",
         "spark",
+        "sql/test_contract.py",
+        "sql/test_sync.py",
         "spec/test_files.py",
         "spec/test_modules.py",
         "spec/test_model.py",

@@ -38,7 +38,8 @@
     │   ├── TooManyProducersError      the log cannot remember another producer yet
     │   ├── WishRefusedError           a bookie cannot be spared as things are
     │   ├── RightsRefusedError         a change of rights would leave no administrator
-    │   └── UpgradeRefusedError        a registered program does not speak the new formats
+    │   ├── UpgradeRefusedError        a registered program does not speak the new formats
+    │   └── PositionMovedError         another process moved a place in a SQL database
     ├── NotFoundError              the thing named does not exist
     │   ├── NoSuchNodeError            no such metadata record
     │   ├── NoSuchLedgerError          no such ledger
@@ -49,7 +50,8 @@
     │   ├── NoSuchCursorError          no such cursor in the log
     │   ├── LogReplacedError           the log was deleted and recreated
     │   ├── PositionTrimmedError       the position was trimmed; `first` is the first one left
-    │   └── NoSuchBookieError          the cluster has no record of the bookie
+    │   ├── NoSuchBookieError          the cluster has no record of the bookie
+    │   └── RecordsMissingError        a consumer's next records have left the log
     ├── ClosedError                the handle, ledger or log takes no more appends
     │   ├── LedgerClosedError          the ledger was closed
     │   ├── LogSealedError             the log was sealed permanently
@@ -71,10 +73,11 @@
     │   │   └── MissingKeyError            its key is not among the given keys
     │   ├── UnsupportedError           the system cannot do it
     │   │   └── OpenedReadOnlyError        it was opened to be read only
-    │   └── RefusedError               a bookie refuses this program as it is
-    │       ├── TlsMismatchError           one side wants TLS, and the other has none
-    │       ├── ClientRefusedError         a bookie does not serve this client, and says why
-    │       └── NotPermittedError          the table of rights denies it to this identity
+    │   ├── RefusedError               a bookie refuses this program as it is
+    │   │   ├── TlsMismatchError           one side wants TLS, and the other has none
+    │   │   ├── ClientRefusedError         a bookie does not serve this client, and says why
+    │   │   └── NotPermittedError          the table of rights denies it to this identity
+    │   └── TransactionEndedError      a function ended the transaction that it works in
     ├── IntegrityError             tell a human: data or identity is wrong
     │   ├── CorruptEntryError          a frame fails its digest or names another entry
     │   ├── CorruptRecordError         a metadata record cannot be believed
@@ -187,6 +190,7 @@ from quire.errors.peers import (
     WishRefusedError,
 )
 from quire.errors.placement import NotEnoughDomainsError
+from quire.errors.sql import PositionMovedError, RecordsMissingError, TransactionEndedError
 
 __all__ = [
     "AppendOutcomeUnknownError",
@@ -250,9 +254,11 @@ __all__ = [
     "OpenedReadOnlyError",
     "OutcomeUnknownError",
     "OvertakenError",
+    "PositionMovedError",
     "PositionTrimmedError",
     "QuireError",
     "ReadOnlyBookieError",
+    "RecordsMissingError",
     "RefusedError",
     "RetryError",
     "RightsRefusedError",
@@ -267,6 +273,7 @@ __all__ = [
     "TlsMismatchError",
     "TooManyJobsError",
     "TooManyProducersError",
+    "TransactionEndedError",
     "TxidOrderError",
     "UnauthorizedError",
     "UnreadableError",

@@ -6,7 +6,7 @@
 
 Every name works as its asynchronous twin, without `await`; asynchronous iterators are plain ones.
 The values that calls take and return are the same, and are exported here, too. `quire.sync.admin`
-has the twins of `quire.admin`.
+has the twins of `quire.admin`, and `quire.sync.sql` those of `quire.sql`.
 
 Read `portal.py` (the loop's thread, and how calls get there), `handle.py`, then `client.py`; each
 other module has the twins of what its name says. `twins.py` gives them their docstrings.

@@ -60,7 +60,10 @@ def play(page: Path, directory: Path, capfd: pytest.CaptureFixture[str]) -> None
         if step.reason is not None:
             continue
         if step.program is not None:
-            exec(compile(step.program, str(page), "exec"), {"__name__": "__main__"})
+            exec(
+                compile(step.program, str(page), "exec", dont_inherit=True),
+                {"__name__": "__main__"},
+            )
         else:
             assert step.commands is not None
             for line in step.commands.splitlines():

@@ -26,7 +26,10 @@ import pytest
 
 import quire
 
-PUBLIC = ("errors", "inspect", "ledgers", "admin", "service", "sync", "sync.admin", "testing")
+PUBLIC = (
+    *("errors", "inspect", "ledgers", "admin", "service", "sql", "sync", "sync.admin", "sync.sql"),
+    "testing",
+)
 FOUND = [name for name in PUBLIC if importlib.util.find_spec(f"quire.{name}") is not None]
 MODULES = [quire, *(importlib.import_module(f"quire.{name}") for name in FOUND)]
 

@@ -12,6 +12,7 @@ import pytest
 import quire.sync
 from quire.sync import SyncLocalCluster
 from tests.docs.pages import ROOT, play, steps
+from tests.support.postgres import Postgres, postgres
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", DOCS / "index.md", *sorted((DOCS / "how-to").glob("*.md"))]
@@ -26,9 +27,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield directory
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with postgres() as started:
+        yield started
+
+
 @pytest.fixture
-def directory(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of the cluster, which has no log."""
+def directory(cluster: Path, server: Postgres, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the cluster, which has no log. psycopg connects to an empty schema."""
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
     with quire.sync.connect(str(cluster / "quire-data")) as client:
         for name in client.list_logs():
             client.delete_log(name)

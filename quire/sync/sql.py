@@ -1,0 +1,110 @@
+"""Blocking twins of `quire.sql`: consumers over connections that block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from quire import sql
+from quire.client import SESSION_SECONDS
+from quire.election.election import Leadership
+from quire.log.records.keyring import Keyring
+from quire.log.records.position import BEGINNING, Record, Start
+from quire.sql.feed import RECORDS, SECONDS, TransactionLimits
+from quire.sql.job import BACKOFF, SUPERSEDED, Job, OnCommit, Progress, first_place, open_steps
+from quire.sql.places import TABLE, Move
+from quire.sql.port import Target
+from quire.sql.targets import target as target_of
+from quire.sync.client import SyncClient
+from quire.sync.twins import twin_of_function
+
+__all__ = ["Progress", "consume"]
+
+Apply: TypeAlias = Callable[[Any, Sequence[Record]], None]
+
+
+@twin_of_function(sql.consume)
+def consume(
+    client: SyncClient,
+    log: str,
+    connection: Any,
+    apply: Apply,
+    *,
+    consumer: str,
+    start: Start = BEGINNING,
+    follow: bool = True,
+    records: int = RECORDS,
+    seconds: float = SECONDS,
+    fail_on_data_loss: bool = True,
+    table: str = TABLE,
+    session_timeout: float = SESSION_SECONDS,
+    password: bytes = b"",
+    keyring: Keyring | None = None,
+    on_commit: OnCommit | None = None,
+) -> int:
+    """See `quire.sql.consume`.
+
+    Here `connection` blocks: a `sqlite3.Connection`, a `psycopg.Connection` or a function that
+    makes one, an `Engine` or a `sessionmaker` of SQLAlchemy, or a `Target`. `apply` is a plain
+    function, and runs in the calling thread. Ctrl-C rolls back the open transaction and resigns.
+    """
+    job = Job(
+        *(log, consumer, start, follow, TransactionLimits(records, seconds), fail_on_data_loss),
+        *(session_timeout, password, keyring, on_commit),
+    )
+    target = target_of(connection, table)
+    total, pauses = 0, BACKOFF.pauses()
+
+    def done(count: int) -> None:
+        nonlocal total
+        total += count
+        pauses.reset()
+
+    try:
+        while True:
+            try:
+                target.prepare()
+                election = client._client.election(job.election, session_timeout=session_timeout)
+                with client._portal.hold(election.lead()) as leadership:
+                    _lead(client, job, target, apply, leadership, done, lambda: total)
+                return total
+            except SUPERSEDED as error:
+                failed: Exception = error
+            except Exception as error:
+                if not job.may_go_on(error, is_transient=target.is_transient(error)):
+                    raise
+                failed = error
+            pause = pauses.next()
+            job.tell(failed, pause)
+            time.sleep(pause)
+    finally:
+        target.close()
+
+
+def _lead(
+    client: SyncClient,
+    job: Job,
+    target: Target,
+    apply: Apply,
+    leadership: Leadership,
+    done: Callable[[int], None],
+    total: Callable[[], int],
+) -> None:
+    """Consume until the log ends, under one leadership and from one place."""
+    portal = client._portal
+    place = target.load(job.consumer, job.log)
+    if place is None and (place := portal.call(first_place(client._client, job))) is not None:
+        with target.transaction(Move(job.consumer, job.log, None, place)):
+            pass
+    with portal.hold(open_steps(client._client, job, place, leadership)) as steps:
+        while (step := portal.call(steps.next())) is not None:
+            with target.transaction(step.move) as handle:
+                try:
+                    apply(handle, step.records)
+                except Exception as error:
+                    job.blame(error, step.records)
+                    raise
+            if job.on_commit is not None:
+                job.on_commit(job.progress(step, total()))
+            done(len(step.records))

@@ -1,0 +1,1 @@
+"""SQL databases: consumers, outboxes, and the databases below them."""
