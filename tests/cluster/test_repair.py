@@ -17,6 +17,7 @@ from quire import connect
 from quire.bookie import BookieAddress
 from quire.client import Client
 from quire.cluster import LocalCluster
+from quire.cluster.process import ProcessState
 from quire.entry import Sealer
 from quire.errors import BookieUnavailableError, EntryUnknownError
 from quire.ledger.remote import RemoteBookie
@@ -133,6 +134,14 @@ async def check_holdings(client: Client, link: RemoteBookie, ledgers: list[int])
                 assert sealer.unseal(entry, frame[1]).payload == payload
 
 
+async def kill(cluster: LocalCluster, index: int) -> None:
+    """Kill a bookie, and return when its process is gone: until then it locks its directory."""
+    cluster.kill(index)
+    async with asyncio.timeout(WAIT_SECONDS):
+        while cluster.state(index) is not ProcessState.EXITED:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
 async def end_in_order(cluster: LocalCluster) -> None:
     """Have the victim flush and stop."""
     pid = cluster.pid(VICTIM)
@@ -144,10 +153,10 @@ async def end_in_order(cluster: LocalCluster) -> None:
 async def lose(cluster: LocalCluster, what: str) -> None:
     """Stop the victim and damage its disk; it is refused, and repaired, but does not run yet."""
     directory = cluster.bookie_directory(VICTIM)
-    cluster.kill(VICTIM)
+    await kill(cluster, VICTIM)
     if what in CLOSED:  # a start flushes what the journal has
         await cluster.restart(VICTIM)
-        cluster.kill(VICTIM)
+        await kill(cluster, VICTIM)
     (KILLED | CLOSED)[what](directory)
     with pytest.raises(BookieUnavailableError, match="quire bookie repair"):
         await cluster.restart(VICTIM)
@@ -187,7 +196,7 @@ def test_a_look_changes_nothing_and_names_the_option(tmp_path: Path) -> None:
         async with running(tmp_path) as (cluster, client):
             await filled(client, Replication(4, 4, 2))
             directory = cluster.bookie_directory(VICTIM)
-            cluster.kill(VICTIM)
+            await kill(cluster, VICTIM)
             flip(segment(directory), 20)
             before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
             repair = ("bookie", "repair", str(directory))
@@ -210,14 +219,14 @@ def test_others_may_be_lost_when_a_repaired_bookie_is_whole(tmp_path: Path) -> N
         async with running(tmp_path) as (cluster, client):
             ledgers = [await filled(client, shape) for shape in SHAPES]
             directory = cluster.bookie_directory(VICTIM)
-            cluster.kill(VICTIM)
+            await kill(cluster, VICTIM)
             segment(directory).unlink()
             await accept_loss(cluster)
             await cluster.restart(VICTIM)
             async with linked(cluster) as link:
                 await whole_again(link)
             for other in range(1, 4):
-                cluster.kill(other)
+                await kill(cluster, other)
                 async with connect(cluster.store_uri) as fresh:
                     for ledger in ledgers:
                         reader = await fresh.open_ledger(ledger)
@@ -239,7 +248,7 @@ def test_a_writer_goes_on_while_a_bookie_of_its_ledger_is_in_limbo(tmp_path: Pat
                     while not await link.list_entries(writer.ledger):  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
             directory = cluster.bookie_directory(VICTIM)
-            cluster.kill(VICTIM)
+            await kill(cluster, VICTIM)
             segment(directory).unlink()
             await accept_loss(cluster)
             await cluster.restart(VICTIM)
@@ -265,7 +274,7 @@ def test_a_wiped_disk_is_a_new_bookie(tmp_path: Path) -> None:
             directory = cluster.bookie_directory(VICTIM)
             ready = cluster.ready(VICTIM)
             assert ready is not None
-            cluster.kill(VICTIM)
+            await kill(cluster, VICTIM)
             shutil.rmtree(directory)
             directory.mkdir()
             with pytest.raises(BookieUnavailableError, match="quire bookie format"):
