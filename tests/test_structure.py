@@ -10,10 +10,11 @@ import ast
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import pytest
 
@@ -34,6 +35,9 @@ PACKAGE = ROOT / "quire"
 
 
 def modules() -> Iterator[tuple[str, Path]]:
+    """Each module with its file. A rule looks at all of them in one test, and lists its faults: a
+    test for each module and rule would be a third of all quick tests.
+    """
     for path in sorted(PACKAGE.rglob("*.py")):
         if "_pb2" in path.name:
             continue
@@ -55,9 +59,36 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a file, found once for all rules."""
+    return tuple(ast.walk(tree(path)))
+
+
+class Call(NamedTuple):
+    """A call in a file: its line, and what is called."""
+
+    line: int
+    called: str
+
+
+@cache
+def calls(path: Path) -> tuple[Call, ...]:
+    return tuple(
+        Call(node.lineno, ast.unparse(node.func))
+        for node in nodes(path)
+        if isinstance(node, ast.Call)
+    )
+
+
+@cache
+def imported(path: Path) -> tuple[str, ...]:
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
     """Every module a file imports, at any depth; `from a import b` counts as a.b if that is one."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -83,21 +114,31 @@ def longest(name: str, table: dict[str, tuple[str, ...]]) -> tuple[str, ...] | N
     return table[max(found, key=len)] if found else None
 
 
-def all_modules() -> list[pytest.param]:  # type: ignore[valid-type]
-    return [pytest.param(name, path, id=name) for name, path in modules()]
+Rule: TypeAlias = Callable[[str, Path], Iterator[str]]
+"""The faults of a module against a rule."""
 
 
-@pytest.mark.parametrize(("name", "path"), all_modules())
-def test_imports_follow_the_arrows(name: str, path: Path) -> None:
+def check(rule: Rule) -> None:
+    """Fail with the faults of all modules, if there are any."""
+    faults = [fault for name, path in modules() for fault in rule(name, path)]
+    assert not faults, "\n".join(["", *faults])
+
+
+def forbidden_imports(name: str, path: Path) -> Iterator[str]:
     if path.name == "__init__.py" and name != "quire":
         name = f"{name}.__init__"
     allowed = longest(name, ARROWS)
-    assert allowed is not None, f"{name} has no place in ARROWS"
+    if allowed is None:
+        yield f"{name} has no place in ARROWS"
+        return
     for target in imported(path):
-        if under(target, "quire"):
-            assert any(under(target, prefix) for prefix in allowed), (
-                f"{name} imports {target}; it may import {', '.join(allowed) or 'nothing of quire'}"
-            )
+        if under(target, "quire") and not any(under(target, prefix) for prefix in allowed):
+            may = ", ".join(allowed) or "nothing of quire"
+            yield f"{name} imports {target}; it may import {may}"
+
+
+def test_imports_follow_the_arrows() -> None:
+    check(forbidden_imports)
 
 
 @pytest.mark.parametrize("package", ROOMS)
@@ -131,51 +172,47 @@ def test_no_modules_import_each_other() -> None:
         pytest.fail(f"a circle of imports: {' imports '.join(reversed(error.args[1]))}")
 
 
-@pytest.mark.parametrize(("name", "path"), all_modules())
-def test_each_library_has_one_door(name: str, path: Path) -> None:
+def second_doors(name: str, path: Path) -> Iterator[str]:
     for target in imported(path):
         for library, doors in DOORS.items():
-            if under(target, library):
-                assert any(under(name, door) for door in doors), (
-                    f"{name} imports {library}; its door is {', '.join(doors)}"
-                )
+            if under(target, library) and not any(under(name, door) for door in doors):
+                yield f"{name} imports {library}; its door is {', '.join(doors)}"
 
 
-@pytest.mark.parametrize(("name", "path"), all_modules())
-def test_nothing_banned_is_called(name: str, path: Path) -> None:
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            whole = ast.unparse(node)
-            for banned, instead in BANNED.items():
-                assert banned not in (called, whole), (
-                    f"{path.relative_to(ROOT)}:{node.lineno} calls {banned}; use {instead}"
-                )
+def test_each_library_has_one_door() -> None:
+    check(second_doors)
+
+
+def banned_calls(name: str, path: Path) -> Iterator[str]:
+    for line, called in calls(path):
+        if called in BANNED:
+            yield f"{path.relative_to(ROOT)}:{line} calls {called}; use {BANNED[called]}"
+
+
+def test_nothing_banned_is_called() -> None:
+    check(banned_calls)
 
 
 STARTS = ("create_task", "ensure_future", "TaskGroup")
 
 
-@pytest.mark.parametrize(("name", "path"), all_modules())
-def test_each_task_has_an_owner(name: str, path: Path) -> None:
-    if any(under(name, place) for place in TASKS):
-        return
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            assert called.rpartition(".")[2] not in STARTS, (
-                f"{path.relative_to(ROOT)}:{node.lineno} calls {called}; use quire.aio.tasks"
-            )
+def tasks_started(path: Path) -> Iterator[Call]:
+    return (each for each in calls(path) if each.called.rpartition(".")[2] in STARTS)
+
+
+def tasks_without_owner(name: str, path: Path) -> Iterator[str]:
+    if not any(under(name, place) for place in TASKS):
+        for line, called in tasks_started(path):
+            yield f"{path.relative_to(ROOT)}:{line} calls {called}; use quire.aio.tasks"
+
+
+def test_each_task_has_an_owner() -> None:
+    check(tasks_without_owner)
 
 
 def test_the_exceptions_to_the_owner_rule_are_needed() -> None:
     for place in TASKS:
-        starts = any(
-            isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in STARTS
-            for name, path in modules()
-            if under(name, place)
-            for node in ast.walk(tree(path))
-        )
+        starts = any(any(tasks_started(path)) for name, path in modules() if under(name, place))
         assert starts, f"{place} starts no task any more: take it off the list"
 
 
@@ -192,7 +229,7 @@ def class_names() -> Counter[str]:
         node.name.lstrip("_")
         for path in sorted(PACKAGE.rglob("*.py"))
         if not path.name.endswith(("_pb2.py", "_pb2_grpc.py"))
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef)
     )
 
@@ -206,33 +243,40 @@ def test_a_class_name_has_one_meaning() -> None:
 PAUSES = re.compile(r"\*\*|min\(2 \*")
 
 
-@pytest.mark.parametrize(("name", "path"), all_modules())
-def test_pauses_grow_by_one_policy(name: str, path: Path) -> None:
-    """A loop that doubles a pause by hand has its own numbers, jitter and bounds, untested."""
+def growing_pauses(name: str, path: Path) -> Iterator[str]:
     if under(name, "quire.aio"):
         return
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Assign) and "pause" in ast.unparse(node.targets[0]).lower():
-            value = ast.unparse(node.value)
-            assert not PAUSES.search(value), (
-                f"{path.relative_to(ROOT)}:{node.lineno} makes a pause grow; use quire.aio.backoff"
-            )
+            where = f"{path.relative_to(ROOT)}:{node.lineno}"
+            if PAUSES.search(ast.unparse(node.value)):
+                yield f"{where} makes a pause grow; use quire.aio.backoff"
 
 
-@pytest.mark.parametrize(("name", "path"), all_modules())
-def test_modules_and_functions_stay_small(name: str, path: Path) -> None:
+def test_pauses_grow_by_one_policy() -> None:
+    """A loop that doubles a pause by hand has its own numbers, jitter and bounds, untested."""
+    check(growing_pauses)
+
+
+def sizes_above_limits(name: str, path: Path) -> Iterator[str]:
     relative = str(path.relative_to(ROOT))
     lines = len(path.read_text(encoding="utf-8").splitlines())
     limit, reason = RATCHET.get(relative, (LINES_MAX, "the general limit"))
-    assert lines <= limit, f"{relative} has {lines} lines, {limit} allowed ({reason})"
-    for node in ast.walk(tree(path)):
+    if lines > limit:
+        yield f"{relative} has {lines} lines, {limit} allowed ({reason})"
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             length = node.end_lineno - node.lineno + 1 - docstring_lines(node)
             limit, reason = RATCHET.get(
                 f"{relative}:{node.name}", (FUNCTION_LINES_MAX, "the general limit")
             )
-            assert length <= limit, f"{relative}:{node.name} has {length} lines, {limit} allowed"
+            if length > limit:
+                yield f"{relative}:{node.name} has {length} lines, {limit} allowed"
+
+
+def test_modules_and_functions_stay_small() -> None:
+    check(sizes_above_limits)
 
 
 def test_the_ratchet_holds_nothing_superfluous() -> None:
