@@ -57,6 +57,7 @@ def test_people_read_what_was_proven(capsys: pytest.CaptureFixture[str]) -> None
     assert "it held" in out
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_ledgers_that_are_closed_without_a_fault_are_not_short() -> None:
     """The drill `closed`, smaller. `lost` is tests/cluster/test_autorecovery.py."""

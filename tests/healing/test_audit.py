@@ -20,6 +20,7 @@ from quire.metastore.versions import join_version
 from quire.repair.assignments import Assignment
 from tests.healing.auditing import DELAY, ENTRIES, Scene, scene
 from tests.sim.policy import Policy
+from tests.support.seeds import seeds
 from tests.support.virtual import virtually
 
 
@@ -71,7 +72,7 @@ def test_a_bookie_that_comes_back_in_time_costs_nothing() -> None:
     virtually(main)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, 1))
 def test_ten_auditors_at_once_do_no_harm(seed: int) -> None:
     async def main() -> None:
         async with scene(6, 12) as (made, _):
@@ -180,6 +181,7 @@ def test_a_second_loss_meanwhile_stops_what_is_not_asked_yet() -> None:
     virtually(main)
 
 
+@pytest.mark.slow
 def test_without_room_it_waits_without_a_busy_loop() -> None:
     async def main() -> None:
         async with scene(4, 12) as (made, audit):
@@ -224,6 +226,7 @@ def test_a_domain_that_lacks_is_named() -> None:
     virtually(main)
 
 
+@pytest.mark.slow
 def test_an_away_holds_and_ends_and_is_void_after_another_loss() -> None:
     async def main() -> None:
         async with scene(7, 20) as (made, audit):

@@ -39,13 +39,20 @@ def between(low: int, high: int) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("sizes", "ids"),
     [
-        (lambda: repeat(100), count),
-        (lambda: between(50, 150), count),
-        (lambda: cycle((0, 1)), count),
-        (lambda: cycle((0, 1)), lambda: count(0, 2)),
-        (lambda: repeat(0), lambda: (entry for entry in count() if entry % 3)),
+        pytest.param(lambda: repeat(100), count, id="alike"),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow, id=name)
+            for name, each in {
+                "unequal": (lambda: between(50, 150), count),
+                "tiny": (lambda: cycle((0, 1)), count),
+                "tiny and apart": (lambda: cycle((0, 1)), lambda: count(0, 2)),
+                "tiny and striped": (
+                    lambda: repeat(0),
+                    lambda: (entry for entry in count() if entry % 3),
+                ),
+            }.items()
+        ),
     ],
-    ids=["alike", "unequal", "tiny", "tiny and apart", "tiny and striped"],
 )
 def test_entries_cost_no_more_than_they_are_counted_for(
     sizes: Callable[[], Iterator[int]], ids: Callable[[], Iterator[int]]
