@@ -68,6 +68,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.rights",
     ),
     "quire.storage.serving.presence": (*VALUES, "quire.storage", "quire.metastore"),
+    "quire.storage.serving.idlers": (*VALUES, "quire.storage", "quire.wire", "quire.aio"),
     "quire.storage.serving.limits": (*VALUES, "quire.storage", "quire.wire", "quire.rights"),
     "quire.storage.serving.add_stream": (*VALUES, "quire.storage", "quire.wire", "quire.rights"),
     "quire.storage.serving.handing_over": (*VALUES, "quire.storage", "quire.wire"),

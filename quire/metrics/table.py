@@ -117,7 +117,7 @@ _REQUESTS: Final = (
         {
             "refused_total": "[peers that were refused or dropped]"
             "(operations.md#peers-that-stall): `unfinished`, `unread`, `silent`, `connections`, "
-            "`calls`, `busy`, `hello`, `tls`, `rights`",
+            "`idle`, `calls`, `busy`, `hello`, `tls`, `rights`",
         },
         "reason",
     ),

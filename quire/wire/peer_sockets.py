@@ -22,6 +22,9 @@ DESCRIPTORS: Final = ("/proc/self/fd", "/dev/fd")
 """Where a system lists the descriptors of the process that asks."""
 
 
+_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
+
+
 def end_connection(peer: str) -> bool:
     """End the connection of a peer now.
 
@@ -32,7 +35,21 @@ def end_connection(peer: str) -> bool:
         Whether it was found. It takes some milliseconds for each thousand descriptors.
     """
     wanted = parse_peer(peer)
-    return wanted is not None and any(_shut_down(each, wanted) for each in _descriptors())
+    return wanted is not None and any(end_at(each, wanted) for each in _descriptors())
+
+
+def peers_at(port: int) -> dict[tuple[str, int], int]:
+    """Return the other ends of all connections to a port of this process, with a descriptor of
+    each. The descriptor may be another file as soon as it is returned: `end_at` looks again.
+    """
+    found = dict[tuple[str, int], int]()
+    for descriptor in _descriptors():
+        with suppress(OSError):  # it was closed meanwhile, or listens
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                with socket.socket(fileno=os.dup(descriptor)) as own:
+                    if own.family in _FAMILIES and own.getsockname()[1] == port:
+                        found[_address(own)] = descriptor
+    return found
 
 
 def parse_peer(peer: str) -> tuple[str, int] | None:
@@ -51,13 +68,13 @@ def _descriptors() -> list[int]:
     return []
 
 
-def _shut_down(descriptor: int, peer: tuple[str, int]) -> bool:
-    """Shut a descriptor down if it is a connection of the peer."""
+def end_at(descriptor: int, peer: tuple[str, int]) -> bool:
+    """Shut a descriptor down if it is a connection of the peer; return whether it is."""
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             return False
         with socket.socket(fileno=os.dup(descriptor)) as own:
-            if own.family not in (socket.AF_INET, socket.AF_INET6) or _address(own) != peer:
+            if own.family not in _FAMILIES or _address(own) != peer:
                 return False
             own.shutdown(socket.SHUT_RDWR)
             return True

@@ -126,6 +126,7 @@ UNREACHED: Final = {
     "storage/disk/local.py": "contract",
     "storage/disk/local_file.py": "contract",
     "storage/serving/handing_over.py": "storage/serving/test_handing_over.py",
+    "storage/serving/idlers.py": "storage/serving/test_idlers.py",
     "storage/serving/metered.py": "storage/serving/test_metrics.py",
     "storage/serving/metrics.py": "storage/serving/test_metrics.py",
     "storage/serving/run_listener.py": "wire",

@@ -9,6 +9,7 @@ calls (limits.py), and a bookie's life as a process (server.py).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import resource
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,6 +17,7 @@ from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanag
 from functools import partial, wraps
 from typing import Any, Final, TypeAlias, TypeVar
 
+from quire.aio.tasks import stop
 from quire.aio.timing import time_limit
 from quire.bookie import (
     QUIRE,
@@ -31,6 +33,7 @@ from quire.requests import TRACE, Trace
 from quire.rights.calls import RPCS
 from quire.storage.serving.add_stream import AddStream, Origin, decode_runs
 from quire.storage.serving.handing_over import NotTakenError, give_up, hand_over
+from quire.storage.serving.idlers import Idlers, watch
 from quire.storage.serving.limits import (
     Doorkeeper,
     Reception,
@@ -56,6 +59,7 @@ from quire.wire.transport import (
     bind,
     open_server,
     request_of,
+    split_address,
 )
 
 _Unary: TypeAlias = "Callable[[BookieService, Any], Awaitable[ReplyT]]"
@@ -292,6 +296,13 @@ async def _open_doors(
     add_service(server, BookieService(reception), reception, clock)
     await server.start()
     stack.push_async_callback(server.stop, None)
+    share, seconds = reception.limits.share(connections), reception.limits.first_message_seconds
+    idlers = Idlers(connections, share, seconds)
+    reception.idlers.append(idlers)
+    watching = asyncio.create_task(
+        watch(split_address(address)[1], idlers, reception.refusals), name="idle connections"
+    )
+    stack.push_async_callback(stop, watching)
     return advertised(address, advertise), runs
 
 

@@ -27,6 +27,7 @@ from quire.requests import REQUEST_ID, SLOW_SECONDS, TRACE, SlowRequests, Trace,
 from quire.rights.roles import Action
 from quire.storage.serving.handing_over import GATHERED_BYTES_MAX
 from quire.storage.serving.held_bytes import HeldBytes
+from quire.storage.serving.idlers import Idlers
 from quire.storage.serving.quota import Quota
 from quire.storage.serving.refusals import Refusals
 from quire.wire import bookie_pb2 as pb
@@ -205,6 +206,8 @@ class Reception:
             grace=GRACE_SECONDS,
             seconds=limits.stalled_seconds,
         )
+        self.idlers: list[Idlers] = []
+        """One for each gRPC port."""
         self.calls = Quota(limits.calls, share(limits.calls))
         self.streams = Quota(limits.streams, share(limits.streams))
         self.pending = Quota(limits.pending_bytes, share(limits.pending_bytes))
@@ -318,6 +321,10 @@ class Reception:
 
     def call_of(self, context: ServerContext) -> AbstractContextManager[str | None]:
         """Have a place for a call over gRPC in the block; yields the reason of a refusal."""
+        remote = parse_peer(context.peer())
+        if remote is not None:
+            for each in self.idlers:
+                each.called(remote)
         return self._admitted(self.calls, "calls", owner_of_call(context))
 
     def stream_of(self, owner: str) -> AbstractContextManager[str | None]:
