@@ -26,6 +26,7 @@ from quire.log.records.position import BEGINNING, LATEST, Position, Start
 from quire.metastore.store import MetadataStore
 from quire.opening import OpeningReader
 from quire.scan import Place, RecordBatchReader, scan
+from quire.tracing.spans import EPOCH, LOG, OPEN_LOG
 
 
 def always() -> bool:
@@ -80,7 +81,9 @@ class LogClient(LedgerClient):
         Guarantees: the previous writer is fenced and can have nothing acknowledged afterwards
             (docs/protocol.md, C4 and C5).
         """
-        log = await self._logs.open(name, options, is_leader=is_leader)
+        with self._handles.meter.spans.begin(OPEN_LOG, {LOG: name}) as note:
+            log = await self._logs.open(name, options, is_leader=is_leader)
+            note(EPOCH, log.epoch)
         return self._handles.remember(log, Stage.WRITER)
 
     def read_log(

@@ -12,7 +12,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -44,6 +44,7 @@ from quire.metrics.registry import CollectorRegistry
 from quire.opening import Opening
 from quire.service.snapshots import Snapshots
 from quire.steady import machine_clock
+from quire.tracing.provider import TracerProvider
 from quire.version import SPEAKS
 from quire.wire.certificates import Certificates, TlsOptions, local_tls
 from quire.wire.tls import Contexts
@@ -60,6 +61,7 @@ def connect(
     leave_timeout: float = LEAVE_SECONDS,
     metrics: CollectorRegistry | None = None,
     tls: TlsOptions | None = None,
+    tracer_provider: TracerProvider | None = None,
 ) -> Opening[Client]:
     """Connect to a cluster: `async with quire.connect(store) as client:`.
 
@@ -86,6 +88,9 @@ def connect(
         tls: certificate, key and trusted authorities for connections to bookies. None for
             connections without TLS, unless `store` is the directory of a local cluster with TLS:
             it has the files of a client.
+        tracer_provider: an OpenTelemetry `TracerProvider` that gets spans of openings, takeovers,
+            recoveries and rolls (docs/metrics.md, "Spans"); None for no spans, whatever provider
+            the process has.
 
     Returns:
         The connection that is about to be made: enter it by `async with`, or `await` it. Either
@@ -95,7 +100,8 @@ def connect(
         ConfigurationError: the store does not exist, or cannot exist; it has no BookKeeper cluster
             at the path, or `tls` is given for one. `CertificateError`: a file of `tls` cannot be
             used, with the remedy.
-        MissingExtraError: `metrics` is given without `pip install 'quire[metrics]'`.
+        MissingExtraError: `metrics` is given without `pip install 'quire[metrics]'`, or
+            `tracer_provider` without `pip install 'quire[tracing]'`.
         StoreUnavailableError: the store did not answer within `timeout` seconds, with the reason.
         OutcomeUnknownError: on leaving, records that were submitted could not be confirmed.
             `LeavingTimeoutError`: writers were abandoned at the deadline.
@@ -110,13 +116,29 @@ def connect(
         miss the last ones until the log is opened again (docs/decisions/0023-leaving-connect.md).
     """
     limits = options or LedgerOptions()
-    return Opening(_connected(store, limits, timeout, leave_timeout, metrics, tls))
+    telling = partial(_telling, metrics, tracer_provider)
+    return Opening(_connected(store, limits, timeout, leave_timeout, telling, tls))
 
 
-def _shown(registry: CollectorRegistry) -> contextlib.AbstractContextManager[ClientMeter]:
-    with needed_for("connect(metrics=…)", "metrics"):
-        from quire.metrics.client import shown_in
-    return shown_in(registry)
+@contextlib.contextmanager
+def _telling(
+    registry: CollectorRegistry | None, provider: TracerProvider | None
+) -> Iterator[ClientMeter]:
+    """Yield the meter of a client: silent unless the application gave something to be told."""
+    if registry is None and provider is None:
+        yield SILENT_METER
+        return
+    with contextlib.ExitStack() as stack:
+        meter = ClientMeter()
+        if registry is not None:
+            with needed_for("connect(metrics=…)", "metrics"):
+                from quire.metrics.client import shown_in
+            meter = stack.enter_context(shown_in(registry))
+        if provider is not None:
+            with needed_for("connect(tracer_provider=…)", "tracing"):
+                from quire.tracing.opentelemetry import spans_of
+            meter.spans = spans_of(provider)
+        yield meter
 
 
 def open_contexts(tls: TlsOptions | None) -> Contexts | None:
@@ -130,7 +152,7 @@ async def _connected(
     limits: LedgerOptions,
     timeout: float,
     leave_timeout: float,
-    metrics: CollectorRegistry | None,
+    telling: Callable[[], contextlib.AbstractContextManager[ClientMeter]],
     tls: TlsOptions | None,
 ) -> AsyncIterator[Client]:
     uri, apache = split_uri(resolve_store(store))
@@ -143,7 +165,7 @@ async def _connected(
     limits = replace(limits, labels=limits.labels.at_host(socket.gethostname()))
     rng = random.Random()
     async with contextlib.AsyncExitStack() as stack:
-        meter = SILENT_METER if metrics is None else stack.enter_context(_shown(metrics))
+        meter = stack.enter_context(telling())
         handles = OpenHandles(leave_timeout, meter)
         opened = metered(await open_store(uri, timeout=timeout), meter)
         stack.push_async_callback(handles.release, "the metadata store", opened.close)

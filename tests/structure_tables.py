@@ -26,6 +26,8 @@ VALUES = (
     "quire.metrics.meter",
     "quire.metrics.registry",
     "quire.metrics.table",
+    "quire.tracing.provider",
+    "quire.tracing.spans",
 )
 """Ports and values at the bottom: everybody may import them."""
 
@@ -36,7 +38,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.units": ("quire.errors",),
     "quire.labels": ("quire.errors",),
     "quire.requests": (),
-    "quire.metrics": ("quire.metrics", "quire.version"),
+    "quire.metrics": ("quire.metrics", "quire.tracing.spans", "quire.version"),
+    "quire.tracing": ("quire.tracing", "quire.errors", "quire.version"),
     "quire.aio": ("quire.aio", "quire.errors"),
     "quire.steady": (),
     "quire.directory_lock": ("quire.errors",),
@@ -178,6 +181,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.connection": (
         *VALUES,
         "quire.metrics.client",
+        "quire.tracing.opentelemetry",
         "quire.client",
         "quire.bookkeeper",
         "quire.leaving",
@@ -397,6 +401,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.wire.certificates",
         "quire.wire.issuing",
     ),
+    "opentelemetry": ("quire.tracing.opentelemetry", "quire.tracing.provider"),
     "lz4": ("quire.log.records.batch",),
     "prometheus_client": (
         "quire.storage.serving.metrics",

@@ -136,6 +136,7 @@ OUTSIDE = {
     *("Iterator", "Mapping", "Sequence", "TracebackType", "BaseException", "ClassVar"),
     *("R", "R_co", "T", "ReadableBuffer", "Buffer", "AbstractAsyncContextManager", "Path"),
     *("Generator", "Coroutine", "AESGCM", "RecordBatchReader", "CollectorRegistry"),
+    "TracerProvider",
 }
 """Names of Python's own library, type variables, and classes of other libraries."""
 

@@ -22,6 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 OPTIONAL = {
     "click", "rich", "prometheus_client", "kazoo", "uvloop",
     "pyarrow", "pyspark", "puresasl", "starlette", "uvicorn", "jinja2", "markupsafe",
+    "opentelemetry",
 }  # fmt: skip
 """What extras install. The program below cannot import them, as if they were not installed."""
 
@@ -98,6 +99,7 @@ PARTS = {
     "zookeeper": 'asyncio.run(open_store("zk://localhost:2181/quire"))',
     "server": 'server._shown(None, None, "127.0.0.1:0")',
     "arrow": "scan._columns_module()",
+    "tracing": "connection._telling(None, object()).__enter__()",
 }
 
 
@@ -106,7 +108,7 @@ def test_a_part_names_its_extra(extra: str, call: str) -> None:
     done = run_without_extras(
         f"""
         import asyncio
-        from quire import scan
+        from quire import connection, scan
         from quire.metastore import open_store
         from quire.storage import server
         from quire.errors import MissingExtraError

@@ -29,9 +29,11 @@ from quire.cli.supervisor import ServiceManager
 from quire.cli.tls import tls_options
 from quire.connection import open_contexts
 from quire.errors import ConfigurationError
+from quire.extras import needed_for
 from quire.labels import Labels
 from quire.ledger.links import link_bookie
 from quire.metastore.place import resolve_store
+from quire.tracing.spans import NO_SPANS, Spans
 from quire.wire.certificates import TlsOptions
 from quire.wire.tls import Contexts
 
@@ -124,6 +126,12 @@ directory_argument = click.argument(
     help="With --tls optional: where plain frames have TLS; 'none' turns it off. [default: as "
     "--listen-runs]",
 )
+@click.option(
+    "--tracing",
+    is_flag=True,
+    help="Send OpenTelemetry spans of moves to the provider of this process, as "
+    "opentelemetry-instrument sets it up.",
+)
 @auditor_options
 @logging_options
 @exit_with_parent_option
@@ -142,6 +150,7 @@ def serve(
     tls: TlsOptions | None,
     listen_tls: str | None,
     listen_tls_runs: str | None,
+    tracing: bool,
     auditor: OpenAuditor | None,
     logging: LogOutput,
     exit_with_parent: bool,
@@ -176,9 +185,17 @@ def serve(
     bounds = build(service_limits(), limits)
     more = ports_beside(tls, listen, runs, listen_tls, listen_tls_runs)
     where = (directory, listen, runs, insecure_network, advertise, metrics, place)
-    rest = (options, bounds, auditor, open_contexts(tls), more, logging)
+    rest = (options, bounds, auditor, open_contexts(tls), more, logging, _spans(tracing))
     work = partial(_serve, settings, *where, *rest)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
+
+
+def _spans(tracing: bool) -> Spans:
+    if not tracing:
+        return NO_SPANS
+    with needed_for("--tracing", "tracing"):
+        from quire.tracing.opentelemetry import spans_of_process
+    return spans_of_process()
 
 
 def allow_descriptors() -> None:
@@ -231,6 +248,7 @@ async def _serve(
     tls: Contexts | None,
     beside: TlsPorts | None,
     logging: LogOutput,
+    spans: Spans,
 ) -> None:
     from quire.healing.figures import read_figures
     from quire.repair.copies import open_copies
@@ -279,4 +297,5 @@ async def _serve(
             options=options,
             limits=limits,
             vitals=Vitals(tell),
+            spans=spans,
         )

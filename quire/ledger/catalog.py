@@ -40,6 +40,7 @@ from quire.ledger.writer import LedgerWriter
 from quire.metastore.changes import Change
 from quire.metrics.meter import SILENT_METER, ClientMeter
 from quire.observer import SILENT, Observer
+from quire.tracing.spans import LEDGER, OPEN_LEDGER
 
 ATTEMPTS_MAX: Final = 16
 """Attempts at one change of the store while its outcome stays unknown."""
@@ -155,15 +156,16 @@ class LedgerCatalog:
         `UnauthorizedError` for a wrong password, the errors of `LedgerRecovery.run`, and the
         store's errors. Cancelling may leave the ledger in recovery; open it again.
         """
-        sealer, found = await self._find(ledger, password)
-        if not found.metadata.is_closed:
-            recovery = LedgerRecovery(
-                *(self._records, self._roster, sealer, self._options, self._rng),
-                observer=self._observer,
-                meter=self._meter,
-            )
-            found = await recovery.run()
-        return self._reader(sealer, found)
+        with self._meter.spans.begin(OPEN_LEDGER, {LEDGER: ledger}):
+            sealer, found = await self._find(ledger, password)
+            if not found.metadata.is_closed:
+                recovery = LedgerRecovery(
+                    *(self._records, self._roster, sealer, self._options, self._rng),
+                    observer=self._observer,
+                    meter=self._meter,
+                )
+                found = await recovery.run()
+            return self._reader(sealer, found)
 
     async def open_without_recovery(
         self, ledger: LedgerId, *, password: bytes = b""
@@ -172,7 +174,8 @@ class LedgerCatalog:
 
         Raises `NoSuchLedgerError`, `UnauthorizedError`, and the store's errors.
         """
-        return self._reader(*await self._find(ledger, password))
+        with self._meter.spans.begin(OPEN_LEDGER, {LEDGER: ledger}):
+            return self._reader(*await self._find(ledger, password))
 
     def is_whole(self, metadata: LedgerMetadata) -> bool:
         """Whether every bookie of a ledger's last ensemble is up and writable, as far as known."""

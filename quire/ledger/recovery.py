@@ -55,6 +55,7 @@ from quire.metrics.meter import SILENT_METER, ClientMeter, timed
 from quire.observer import SILENT, SILENT_RECOVERY, Observer, RecoveryObserver
 from quire.requests import requesting
 from quire.run import RUN_BYTES_MAX
+from quire.tracing.spans import LAST_ENTRY, LEDGER, RECOVER, REQUEST, Values
 
 WINDOW_ENTRIES: Final = 65_536
 """Entries one recovery read asks for; its answer is cut by bytes long before."""
@@ -106,9 +107,14 @@ class LedgerRecovery:
         ledger grew during recovery, `StoreWentBackError` when a bookie dropped the ledger as
         deleted and its record is there, and the store's errors.
         """
-        with timed(self._meter.recovered), requesting():
-            async with judged_by_metadata(self._records):
-                return await self._run()
+        with timed(self._meter.recovered), requesting() as request:
+            about: Values = {LEDGER: self.ledger, REQUEST: request}
+            with self._meter.spans.begin(RECOVER, about) as note:
+                async with judged_by_metadata(self._records):
+                    closed = await self._run()
+                end = closed.metadata.last_entry
+                note(LAST_ENTRY, NO_ENTRY if end is None else end)
+                return closed
 
     async def _run(self) -> VersionedMetadata:
         begun = await change_metadata(self._records, self.ledger, _begin)

@@ -46,6 +46,7 @@ from quire.metastore.layout import LOGS
 from quire.metastore.store import MetadataStore
 from quire.metrics.meter import SILENT_METER, ClientMeter, timed
 from quire.steady import SteadyClock, own_clock
+from quire.tracing.spans import EPOCH, LOG, TAKE_OVER
 
 
 class LogDirectory:
@@ -80,10 +81,9 @@ class LogDirectory:
         level: Level | None = None,
         process: Process | None = None,
     ) -> None:
-        self._meter, self._store, self._process = meter, store, process
-        self._attachments, self._catalog = attachments, catalog
+        self._store, self._attachments, self._catalog = store, attachments, catalog
         self._segments: SegmentStore = segments or LedgerSegments(catalog)
-        self._rng, self._clock = rng, clock
+        self._meter, self._process, self._rng, self._clock = meter, process, rng, clock
         self._level, self._clocks = level or Level(store), Clocks(clock, steady or own_clock(rng))
 
     def _new_id(self) -> str:
@@ -122,14 +122,13 @@ class LogDirectory:
             RetryError: `LogOptions.open_timeout` seconds passed without success; likewise the other
                 transient errors of retry.py.
 
-        Cancellation:
-            The previous leader may be fenced already. Opening the log again is safe.
+        Cancellation: the previous leader may be fenced already. Opening the log again is safe.
 
         Guarantees:
             The previous leader is deposed before the handle is returned: it can confirm no more
             records (docs/protocol.md, "Logs").
         """
-        record, options = self._record(name), options or LogOptions()
+        record, options, spans = self._record(name), options or LogOptions(), self._meter.spans
         opener = self._opener(name, options.password, options.keyring)
         restoration = Restoration(partial(self.find, name), opener)
         take_over = TakeOver(
@@ -140,8 +139,9 @@ class LogDirectory:
             is_leader=is_leader,
             process=self._process,
         )
-        with timed(self._meter.took_over):
+        with spans.begin(TAKE_OVER, {LOG: name}) as note, timed(self._meter.took_over):
             tenure = await take_over.run()
+            note(EPOCH, tenure.manifest.epoch)
         try:
             producers = await retry(restoration.finish, self._rng, timeout=options.open_timeout)
         except BaseException:
@@ -156,6 +156,7 @@ class LogDirectory:
             producers=producers,
             open_segment=self._opener(name, options.password),
             floor=floor,
+            spans=spans,
         )
         log._start()
         self._meter.watch(log)
@@ -218,8 +219,7 @@ class LogDirectory:
                     raise
                 start = BEGINNING
         return LogReader(
-            self._record(name),
-            self._segments,
+            *(self._record(name), self._segments),
             start=start,
             follow=follow,
             wait_for_log=wait_for_log,

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from quire.metrics.figures import Durations
+from quire.tracing.spans import NO_SPANS, Spans
 
 K = TypeVar("K")
 
@@ -69,6 +70,9 @@ class Watched(Protocol):
 
 class ClientMeter:
     """Told of what a client does. Does nothing; `CountingMeter` counts."""
+
+    spans: Spans = NO_SPANS
+    """Told of openings, takeovers, recoveries and rolls as they begin and end."""
 
     def appended(self, entries: int, seconds: float) -> None:
         """Entries of a ledger were answered together; the oldest was called so long ago."""

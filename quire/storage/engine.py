@@ -46,6 +46,7 @@ from quire.storage.maintenance.read_repair import Patcher
 from quire.storage.maintenance.replicas_port import OpenCopies, Orders
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
+from quire.tracing.spans import NO_SPANS, Spans
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -362,15 +363,13 @@ class Engine:
         self._suspect = scrubber.suspect
         return scrubber
 
-    def mender(self, copies: OpenCopies, orders: Orders | None = None) -> Mender:
+    def mender(
+        self, copies: OpenCopies, orders: Orders | None = None, spans: Spans = NO_SPANS
+    ) -> Mender:
         """Return the mender of this bookie, to be started and closed by the caller."""
         mender = Mender(
-            self.bookie,
-            self.storage,
-            self.patcher,
-            copies,
-            orders,
-            self.options,
+            *(self.bookie, self.storage, self.patcher, copies, orders, self.options),
+            spans=spans,
             has_room=lambda: self.upkeep.is_writable,
             flush=self.upkeep.flush,
             request_flush=self._request_flush,

@@ -54,6 +54,7 @@ from quire.storage.maintenance.garbage import Collector, Deletions
 from quire.storage.maintenance.replicas_port import OpenCopies, Orders
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
+from quire.tracing.spans import NO_SPANS, Spans
 
 
 class BookieNode:
@@ -448,9 +449,11 @@ class BookieNode:
         """
         return self._engine.collector(deletions, superfluous)
 
-    def mender(self, copies: OpenCopies, orders: Orders | None = None) -> Mender:
+    def mender(
+        self, copies: OpenCopies, orders: Orders | None = None, spans: Spans = NO_SPANS
+    ) -> Mender:
         """Return the mender of this bookie, to be started and closed by the caller."""
-        return self._engine.mender(copies, orders)
+        return self._engine.mender(copies, orders, spans)
 
     def scrubber(self, copies: OpenCopies | None = None) -> Scrubber:
         """Return the scrubber of this bookie, to be started and closed by the caller. Without

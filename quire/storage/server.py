@@ -30,7 +30,7 @@ from typing import Final, NoReturn, TypeAlias
 
 from quire.aio.backoff import Backoff
 from quire.aio.timing import time_limit
-from quire.bookie import Bookie, BookieAddress, TlsPorts
+from quire.bookie import BookieAddress, TlsPorts
 from quire.entry import BookieId
 from quire.errors import CertificateError, CorruptStorageError, QuireError, StoreUnavailableError
 from quire.event_log import observing
@@ -60,6 +60,7 @@ from quire.storage.serving.obedient import ObedientBookie
 from quire.storage.serving.presence import Presence
 from quire.storage.serving.store_exposure import check_store
 from quire.storage.serving.vitals import HealingFigures, Stage, Vitals
+from quire.tracing.spans import NO_SPANS, Spans
 from quire.wire.certificates import SOON_SECONDS, day
 from quire.wire.exposure import exposed
 from quire.wire.identity import server_name
@@ -165,6 +166,7 @@ def _upkeep(
     copies: OpenStoredCopies | None,
     orders: Callable[[MetadataStore, BookieId], Orders] | None,
     superfluous: Callable[[MetadataStore, BookieId, str], Superfluous] | None,
+    spans: Spans,
 ) -> list[Collector | Scrubber | Mender]:
     """Return the tasks that keep a bookie's disk in order, to be started and closed."""
     bookie, cluster = cookie.bookie, cookie.cluster
@@ -173,7 +175,7 @@ def _upkeep(
     collector = node.collector(MetadataDeletions(store, cluster), spare)
     tasks: list[Collector | Scrubber | Mender] = [collector, node.scrubber(others)]
     if others is not None:
-        tasks.append(node.mender(others, orders and orders(store, bookie)))
+        tasks.append(node.mender(others, orders and orders(store, bookie), spans))
     return tasks
 
 
@@ -298,6 +300,7 @@ async def serve(
     insecure_network: bool = False,
     tls: Contexts | None = None,
     beside: TlsPorts | None = None,
+    spans: Spans = NO_SPANS,
 ) -> None:
     """Serve a formatted directory on host:port until cancelled, then end in good order.
 
@@ -314,8 +317,8 @@ async def serve(
     beside them; `labels` say where it is, and the host
     is this machine unless they name one; `vitals` are told each step; `insecure_network` accepts an
     address that other machines reach (quire.wire.exposure); with `tls` the ports take TLS
-    connections only, or the ports `beside` them do. While the metadata store is away at the start,
-    the bookie waits.
+    connections only, or the ports `beside` them do; `spans` are told of moves. While the metadata
+    store is away at the start, the bookie waits.
 
     Raises `DirectoryInUseError`, `SharedFilesError`, `ConfigurationError` when directory, store or
     address cannot be used, `WrongBookieError` when the directory belongs to another cluster or
@@ -346,9 +349,8 @@ async def serve(
         stack.push_async_callback(born.close)
         obedient = ObedientBookie(born, cookie.bookie, node.knows)
         presence = await _present(store, obedient, look_at_places, rng, stack)
-        bookie: Bookie = obedient if metrics is None else MeteredBookie(obedient, meter)
-        vitals.bookie = bookie
-        _start(_upkeep(node, store, cookie, copies, orders, superfluous), stack)
+        bookie = vitals.bookie = obedient if metrics is None else MeteredBookie(obedient, meter)
+        _start(_upkeep(node, store, cookie, copies, orders, superfluous, spans), stack)
         where = (bookie, cookie.bookie, listen, listen_runs)
         serving = partial(serve_bookie, *where, advertise=advertise, limits=limits, tls=tls)
         knowing = doorkeeper and partial(doorkeeper, store, cookie.bookie)

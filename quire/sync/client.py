@@ -40,6 +40,7 @@ from quire.sync.logs import SyncLog, SyncLogReader
 from quire.sync.portal import Portal
 from quire.sync.services import SyncService
 from quire.sync.twins import twin_of
+from quire.tracing.provider import TracerProvider
 from quire.wire.certificates import TlsOptions
 
 
@@ -52,6 +53,7 @@ def connect(
     leave_timeout: float = LEAVE_SECONDS,
     metrics: CollectorRegistry | None = None,
     tls: TlsOptions | None = None,
+    tracer_provider: TracerProvider | None = None,
 ) -> Iterator[SyncClient]:
     """Connect to a cluster: `with quire.sync.connect(store) as client:`.
 
@@ -65,6 +67,7 @@ def connect(
         leave_timeout: seconds to close the open handles in, on leaving the block.
         metrics: a `prometheus_client.CollectorRegistry` that gets this client's figures.
         tls: certificate, key and trusted authorities, as with `quire.connect`.
+        tracer_provider: an OpenTelemetry `TracerProvider` that gets this client's spans.
 
     Yields:
         The client. Any thread may use it.
@@ -86,6 +89,7 @@ def connect(
         leave_timeout=leave_timeout,
         metrics=metrics,
         tls=tls,
+        tracer_provider=tracer_provider,
     )
     with portal.hold(held) as client:
         yield SyncClient(portal, client)

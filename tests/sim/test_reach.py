@@ -63,6 +63,7 @@ UNREACHED: Final = {
     "metrics/figures.py": "storage/serving/test_metrics.py",
     "metrics/table.py": "metrics",
     "scan.py": "test_scan.py",
+    "tracing/opentelemetry.py": "tracing",
     "wire/hello.py": "wire/test_hello.py",
     "errors/certificates.py": "wire/test_tls_ports.py",
     "wire/certificates.py": "wire/test_certificates.py",

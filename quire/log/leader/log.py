@@ -55,6 +55,7 @@ from quire.log.records.position import Appended, Position
 from quire.log.records.producers import Producers, ProducerSequence
 from quire.log.segment_store.port import SegmentStore
 from quire.metrics.meter import LogFigures
+from quire.tracing.spans import NO_SPANS, Spans
 
 _log = logging.getLogger(__name__)
 
@@ -81,16 +82,13 @@ class Log(Handle):
         producers: Producers,
         open_segment: OpenSegment,
         floor: Floor | None = None,
+        spans: Spans = NO_SPANS,
     ) -> None:
         live = LiveOptions(record.name, options)
         live.follow(tenure.manifest.settings)
-        self._record = record
-        self._segments = segments
-        self._live = live
+        self._record, self._segments, self._live = record, segments, live
         self._life = Life()
-        self._rng = rng
-        self._cursors = cursors
-        self._floor = floor
+        self._rng, self._cursors, self._floor = rng, cursors, floor
         self._open_segment = open_segment
         self._chain = Chain(record, segments, live, clocks, tenure)
         self._pipeline = Pipeline(
@@ -103,7 +101,7 @@ class Log(Handle):
             producers=producers,
             locate=self._locate,
         )
-        self._roller = Roller(self._chain, rng, live, self._pipeline.nudge)
+        self._roller = Roller(self._chain, rng, live, self._pipeline.nudge, spans)
         self._sweep = DailySweep(record)
         self._home = Home()
         self._failure = Failure()

@@ -24,6 +24,7 @@ from quire.log.leader.segments import Chain
 from quire.log.manifest.capacity import check_growth, has_much_space, warning
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import EMPTY
+from quire.tracing.spans import EPOCH, LOG, NO_SPANS, ROLL, SEGMENT, Spans, Values
 
 _log = logging.getLogger(__name__)
 
@@ -41,12 +42,18 @@ class Roller:
     """Rolls one leader's log. Its owner runs `run` and `prepare` in tasks, and calls `end`."""
 
     def __init__(
-        self, chain: Chain, rng: Random, options: LiveOptions, nudge: Callable[[], None]
+        self,
+        chain: Chain,
+        rng: Random,
+        options: LiveOptions,
+        nudge: Callable[[], None],
+        spans: Spans = NO_SPANS,
     ) -> None:
         self._chain = chain
         self._rng = rng
         self._options = options
         self._nudge = nudge
+        self._spans = spans
         self._wanted = asyncio.Event()
         self._filling = asyncio.Event()
         self._switched = asyncio.Event()
@@ -133,13 +140,20 @@ class Roller:
             if not await self._has_space():
                 await asyncio.sleep(FULL_PAUSE_SECONDS)
                 continue
-            await retry(partial(chain.install_successor, number), self._rng)
-            self._nudge()
-            while chain.current.number == number:
-                self._switched.clear()
-                await self._switched.wait()
-            await retry(chain.seal_previous, self._rng)
+            about: Values = {LOG: chain.manifest.name, EPOCH: chain.epoch, SEGMENT: number}
+            with self._spans.begin(ROLL, about, alone=True):
+                await self._replace(number)
             self._report()
+
+    async def _replace(self, number: int) -> None:
+        """Roll a segment: install its successor, wait until the writes are there, and seal it."""
+        chain = self._chain
+        await retry(partial(chain.install_successor, number), self._rng)
+        self._nudge()
+        while chain.current.number == number:
+            self._switched.clear()
+            await self._switched.wait()
+        await retry(chain.seal_previous, self._rng)
 
     async def _has_space(self) -> bool:
         """Return whether the manifest has space for another segment; warn before it is full.

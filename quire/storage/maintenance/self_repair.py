@@ -33,6 +33,7 @@ from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.read_repair import Patcher
 from quire.storage.maintenance.replicas_port import Copies, OpenCopies, Orders, Owed
+from quire.tracing.spans import BOOKIE, LEDGER, MOVE, NO_SPANS, PLACES, Spans, Values
 
 _log = logging.getLogger(__name__)
 
@@ -75,8 +76,10 @@ class Mender:
         flush: Callable[[], Awaitable[bool]],
         request_flush: Callable[[], None],
         on_fatal: Callable[[BaseException], None],
+        spans: Spans = NO_SPANS,
     ) -> None:
         self._bookie = bookie
+        self._spans = spans
         self._storage = storage
         self._copies = copies
         self._orders = orders
@@ -153,18 +156,33 @@ class Mender:
 
     async def _try(self, copies: Copies, ledger: LedgerId) -> None:
         try:
-            if await self._mend(copies, ledger):
-                if not await self._take_places(copies, ledger):
-                    return
-                self._storage.clear(ledger)
-                self._ordered.discard(ledger)
-                self.counts.ledgers_cleared += 1
-                _log.info("bookie %s has all of ledger %d again", self._bookie, ledger)
+            if ledger in self._ordered:
+                await self._move(copies, ledger)
+            else:
+                await self._make_whole(copies, ledger)
         except NoSuchLedgerError:
             self._ordered.discard(ledger)
         except QuireError as error:
             self.counts.failures += 1
             _log.warning("bookie %s lacks copies of ledger %d: %s", self._bookie, ledger, error)
+
+    async def _move(self, copies: Copies, ledger: LedgerId) -> None:
+        """Make the copies of a ledger that the bookie was asked for."""
+        before = self.counts.places_taken
+        about: Values = {LEDGER: ledger, BOOKIE: self._bookie}
+        with self._spans.begin(MOVE, about, alone=True) as note:
+            await self._make_whole(copies, ledger)
+            note(PLACES, self.counts.places_taken - before)
+
+    async def _make_whole(self, copies: Copies, ledger: LedgerId) -> None:
+        """Fetch what a ledger lacks; when it is whole, take its places and end its limbo."""
+        if await self._mend(copies, ledger):
+            if not await self._take_places(copies, ledger):
+                return
+            self._storage.clear(ledger)
+            self._ordered.discard(ledger)
+            self.counts.ledgers_cleared += 1
+            _log.info("bookie %s has all of ledger %d again", self._bookie, ledger)
 
     async def _take_places(self, copies: Copies, ledger: LedgerId) -> bool:
         """Enter a whole ledger's record; tell whether that was done. The fence and the check of the

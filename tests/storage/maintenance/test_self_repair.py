@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from quire.errors import (
     EntryUnknownError,
     NoSuchEntryError,
     NoSuchLedgerError,
+    QuireError,
     ReadOnlyBookieError,
     StoreUnavailableError,
     UnauthorizedError,
@@ -27,6 +28,7 @@ from quire.storage.maintenance.read_repair import WAITED_SECONDS_MAX
 from quire.storage.maintenance.replicas_port import Copies, Order, Owed, Stretch
 from quire.storage.maintenance.self_repair import Mender
 from quire.storage.offline.salvage import Doubt
+from quire.tracing.spans import BOOKIE, LEDGER, MOVE, PLACES, Note, Spans, Value, Values
 from tests.storage.salvage_scene import entry_logs, loaded, remove, salvaged
 from tests.storage.scene import KEY, OTHER_KEY, SMALL, Scene, drive, eventually, run_of, sealed
 from tests.support.virtual import virtually
@@ -331,6 +333,47 @@ class FakeOrders:
             raise StoreUnavailableError("store", "away")
         await self.news.wait()
         self.news.clear()
+
+
+@dataclass
+class KeptSpans(Spans):
+    """Spans by heart: name, attributes at the end, and the error."""
+
+    kept: list[tuple[str, dict[str, Value], str]] = field(default_factory=list)
+
+    @contextmanager
+    def begin(self, name: str, attributes: Values, *, alone: bool = False) -> Iterator[Note]:
+        noted = dict(attributes)
+        failed = ""
+        try:
+            yield noted.__setitem__
+        except QuireError as error:
+            failed = type(error).__name__
+            raise
+        finally:
+            self.kept.append((name, noted, failed))
+
+
+def test_a_move_is_told_as_a_span_and_other_mending_is_not() -> None:
+    async def main() -> None:
+        scene = await in_limbo()
+        spans = KeptSpans()
+        copies = FakeCopies({33: all_to(5999), 50: all_to(9)})
+        orders = FakeOrders([Order(50, key_check(KEY)), Order(51, key_check(KEY))])
+        mender = scene.node.mender(copies.open, orders, spans)
+        mender.start()
+        await eventually(lambda: mender.counts.ledgers_cleared == 2)
+        await mender.close()
+        about = {LEDGER: 50, BOOKIE: scene.node.bookie}
+        gone = {LEDGER: 51, BOOKIE: scene.node.bookie}
+        assert spans.kept[:2] == [
+            (MOVE, {**about, PLACES: 1}, ""),
+            (MOVE, gone, "NoSuchLedgerError"),
+        ]
+        assert {each[1][LEDGER] for each in spans.kept} == {50, 51}
+        await scene.close()
+
+    virtually(main)
 
 
 def test_ordered_copies_are_made_and_then_the_record_names_the_bookie() -> None:
