@@ -67,6 +67,10 @@ class StorageOptions:
     """How often the bookie looks for deleted ledgers. One is dropped the second time it is found
     deleted, so its space comes back after ten to twenty minutes."""
 
+    first_collect_seconds: float = 60.0
+    """When the first look after a start is, if `collect_seconds` is not shorter: a bookie that
+    is often restarted would never find a deleted ledger twice."""
+
     disown_seconds: float = 3600.0
     """How long a ledger must have been without this bookie before the bookie proves that its copies
     are superfluous and forgets them: far longer than a request for copies takes."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -99,6 +99,8 @@ class Compactor:
         self._storage = storage
         self._options = options
         self._damaged: list[int] = []
+        self._left: set[int] = set()
+        """Files that are mostly of deleted ledgers, as far as the last question told."""
         self._turn = asyncio.Lock()
         """Held while files are replaced, by the collector or by a repair of a file."""
         self.counts: Final = CompactionCounts()
@@ -114,21 +116,35 @@ class Compactor:
         return number in self._damaged
 
     async def step(self, live_share: float) -> bool:
-        """Do the most useful step; tell whether there was one. Raises OSError, and ENOSPC
-        among it, after which nothing is lost.
+        """Do the most useful step that gives space back; tell whether there was one. Raises
+        OSError, and ENOSPC among it, after which nothing is lost.
         """
         async with self._turn:
-            room = await self._room()
-            return await self._do(self._plan(self._storage.shelf.uses(), live_share, room))
+            self._left.clear()
+            plan = self._plan(self._storage.shelf.uses(), live_share, await self._room(), 0)
+            return await self._do(plan)
 
-    async def join(self) -> bool:
+    async def join(self, is_wanted: Callable[[Sequence[int]], Awaitable[bool]]) -> bool:
         """Join small neighbours if there are enough; tell whether there were. Unlike `step` it
         looks at no ledger to find that out: a file counts as if all of it were wanted. Raises as
-        `step`.
+        `step`, and the errors of `is_wanted`.
+
+        `is_wanted` is asked before files are copied. If not, they stay until `step`.
         """
         async with self._turn:
-            room = await self._room()
-            return await self._do(self._plan(self._storage.shelf.full_uses(), 0.0, room))
+            plan = await self._joining()
+        if plan is None:
+            return False
+        if not await is_wanted(plan.files):
+            self._left.update(plan.files)
+            return True
+        async with self._turn:  # meanwhile a repair may have replaced one of them
+            return plan == await self._joining() and await self._do(plan)
+
+    async def _joining(self) -> CompactionPlan | None:
+        room = await self._room()
+        uses, most = self._storage.shelf.full_uses(), self._options.joined_bytes_max
+        return self._plan(uses, 0.0, room, most, self._left)
 
     async def _room(self) -> int:
         """Return how large a copy may be, where entry logs go."""
@@ -186,16 +202,24 @@ class Compactor:
             self.avoid(number)
 
     def _plan(
-        self, uses: list[FileUse], live_share: float, room_bytes: int
+        self,
+        uses: list[FileUse],
+        live_share: float,
+        room_bytes: int,
+        joined_bytes_max: int,
+        left: Container[int] = (),
     ) -> CompactionPlan | None:
-        """Choose among stretches of files without damage, or without a wanted entry."""
+        """Choose among stretches of files without damage, or without a wanted entry. Files `left`
+        stay.
+        """
         stretch: list[FileUse] = []
         for use in [*uses, None]:
-            if use is not None and not (use.live_bytes and self.avoids(use.number)):
+            stays = use is None or use.number in left
+            if use is not None and not stays and not (use.live_bytes and self.avoids(use.number)):
                 stretch.append(use)
                 continue
-            joined = self._options.joined_bytes_max
-            plan = choose(stretch, live_share, joined, room_bytes) if stretch else None
+            most = joined_bytes_max
+            plan = choose(stretch, live_share, most, room_bytes) if stretch else None
             if plan is not None:
                 return plan
             stretch = []

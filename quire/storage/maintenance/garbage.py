@@ -106,23 +106,42 @@ class Collector:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         self._major_at = loop.time() + self._options.major_seconds
+        pause = min(self._options.first_collect_seconds, self._options.collect_seconds)
         while True:
-            await self._pause()
+            await self._pause(pause)
+            pause = self._options.collect_seconds
             is_major = loop.time() >= self._major_at or await self._is_nearly_full()
             await self.round(is_major=is_major)
             if is_major:
                 self._major_at = loop.time() + self._options.major_seconds
 
-    async def _pause(self) -> None:
+    async def _pause(self, seconds: float) -> None:
         """Join files until the next round; a nearly full disk is not made to wait long."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._options.collect_seconds
+        end = loop.time() + seconds
         while (rest := end - loop.time()) > 0:
             await asyncio.sleep(min(self._options.space_check_seconds, rest))
             if await self._is_nearly_full():
                 return
-            await self._compact(self._compactor.join)
+            await self._compact(partial(self._compactor.join, self._is_wanted))
             await self._restore()
+
+    async def _is_wanted(self, files: Sequence[int]) -> bool:
+        """Whether at least half of the entries in some files are of ledgers that may exist.
+
+        The others are dropped in one of the next rounds: a copy of them would be written in vain.
+        """
+        shelf = self._storage.shelf
+        members = shelf.members(files)
+        try:
+            gone = set(await self._deletions.deleted(members))
+        except QuireError:
+            return True
+        sizes = {True: 0, False: 0}
+        for ledger in members:
+            parts = shelf.parts_in(ledger, files)
+            sizes[ledger in gone] += sum(part.bytes for part in parts)
+        return sizes[False] >= sizes[True]
 
     async def _is_nearly_full(self) -> bool:
         space = await self._disk.space()
@@ -139,6 +158,9 @@ class Collector:
         step = partial(self._compactor.step, live_share)
         for _ in range(STEPS_MAX):
             if not await self._compact(partial(self._borrowing, step, ())):
+                break
+        for _ in range(STEPS_MAX):
+            if not await self._compact(partial(self._compactor.join, self._is_wanted)):
                 break
         await self._restore()
         _log.info("bookie %s collected: %s %s", self._bookie, self.counts, self._compactor.counts)

@@ -171,7 +171,7 @@ def test_small_files_are_joined_between_rounds() -> None:
         collector.start()
         await asyncio.sleep(2 * FAST.space_check_seconds)
         assert len(scene.node._storage.checkpoint.files) < 8
-        assert not answers.asked
+        assert answers.asked == [[1, 2, 4]], "only of what is joined"
         await check(scene, held, 3)
         await scene.node.read_tail(11, fence_key=KEY)
         for life in range(8):
@@ -179,7 +179,7 @@ def test_small_files_are_joined_between_rounds() -> None:
             await scene.node.add(5, KEY, run_of(5, life, payload=PAYLOAD))
         await scene.node._engine.upkeep.flush()
         await asyncio.sleep(FAST.collect_seconds)
-        assert len(answers.asked) == 1, "the rounds come all the same"
+        assert len(answers.asked) == 3, "the rounds come all the same: one soon after the start"
         await check(scene, held, 3)
         await collector.close()
         counts = collector._compactor.counts
@@ -191,6 +191,47 @@ def test_small_files_are_joined_between_rounds() -> None:
         await check(scene, held)
         with pytest.raises(LedgerFencedError):
             await scene.node.add(11, KEY, run_of(11, 0))
+        await scene.close()
+
+    virtually(main)
+
+
+def test_files_of_deleted_ledgers_are_dropped_and_not_joined() -> None:
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        held = await fill(scene, lives=12)
+        collector = collector_of(scene, Answers(1, 2, 3))
+        collector.start()
+        await asyncio.sleep(FAST.first_collect_seconds)
+        counts = collector._compactor.counts
+        assert (counts.files_written, collector.counts.ledgers_dropped) == (0, 0)
+        await asyncio.sleep(FAST.collect_seconds + FAST.space_check_seconds)
+        assert collector.counts.ledgers_dropped == 3
+        assert counts.bytes_copied < 2 * len(held[4]) * len(PAYLOAD), (
+            "only of the ledger that is left"
+        )
+        await check(scene, held, 1, 2, 3)
+        await collector.close()
+        await scene.close()
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_files_are_joined_while_it_is_not_known_what_is_deleted(away: bool) -> None:
+    """And if only a small part is: one ledger of four."""
+
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        held = await fill(scene, lives=12)
+        answers = Answers(3)
+        answers.error = StoreUnavailableError("memory:", "it is away") if away else None
+        collector = collector_of(scene, answers)
+        collector.start()
+        await asyncio.sleep(2 * FAST.space_check_seconds)
+        assert collector._compactor.counts.files_written == 1
+        await check(scene, held)
+        await collector.close()
         await scene.close()
 
     virtually(main)
