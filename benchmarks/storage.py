@@ -24,7 +24,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -283,6 +283,11 @@ async def measure_reads(
     return read, raw
 
 
+async def all_wanted(_: Sequence[int]) -> bool:
+    """No ledger of the benchmark is deleted."""
+    return True
+
+
 async def measure(directory: Path, seconds: float) -> None:
     for in_flight in (64, 1000):
         await measure_appends(directory, in_flight, seconds)
@@ -292,7 +297,7 @@ async def measure(directory: Path, seconds: float) -> None:
         async with whole_bookie(directory, OPTIONS) as node:
             written.append(await fill(node, case.ledgers, case.runs))
             reads += await read_case(directory, node, case, case.what)
-            if await node._engine.compactor.join():
+            if await node._engine.compactor.join(all_wanted):
                 reads += await read_case(directory, node, case, f"{case.what} joined,")
     print(f"write  1,000 ledgers at once against 1                {share(written[1], written[0])}")
     print(*reads, sep="\n")
