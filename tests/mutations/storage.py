@@ -238,4 +238,11 @@ EDITS: Final = (
         "        identity = number\n",
         SEGMENT_NAMES,
     ),
+    Edit(
+        "a start trusts the names of checkpoint and retired ids",
+        LEDGER_STORAGE,
+        "        await self._renew(checkpoint, retired)\n",
+        "",
+        ("tests/storage/entries/test_lost_generations.py",),
+    ),
 )

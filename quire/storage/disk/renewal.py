@@ -8,9 +8,11 @@ returns, and the sync that follows makes it durable.
 
 from __future__ import annotations
 
+import errno
 from typing import Final
 
 from quire.storage.disk.port import Disk
+from quire.storage.disk.state_file import STATE_BYTES_MAX, read_state, write_state
 
 RENEWED_SUFFIX: Final = ".renewed"
 """Of a file under renewal: as good as the name without it."""
@@ -32,3 +34,19 @@ async def list_renewed(disk: Disk, directory: str, *wanted: str) -> list[str]:
     if found:
         await disk.sync_directory(directory)
     return await disk.list(directory)
+
+
+async def renew_state(disk: Disk, path: str, *, bytes_max: int = STATE_BYTES_MAX) -> None:
+    """Make the name of a state file durable, if the file is there.
+
+    It is written anew, so that the name is there at any moment. On a full disk all stays as it is,
+    and the next start with space does it. Raises OSError, and as `read_state`.
+    """
+    data = await read_state(disk, path, bytes_max=bytes_max)
+    if data is None:
+        return
+    try:
+        await write_state(disk, path, data)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise

@@ -15,6 +15,7 @@ from typing import Final
 from quire.errors import CorruptStorageError
 from quire.fields import NOTHING, Unknown, joined, split
 from quire.storage.disk.port import Disk
+from quire.storage.disk.renewal import renew_state
 from quire.storage.disk.state_file import decode_state, encode_state, read_state, write_state
 from quire.storage.entries.doubtful import NO_HORIZON, Horizon, decode_ranges
 from quire.storage.journal.replay import JournalPosition
@@ -86,6 +87,11 @@ def decode_checkpoint(path: str, data: bytes) -> Checkpoint:
 async def write_checkpoint(disk: Disk, checkpoint: Checkpoint) -> None:
     """Make a checkpoint durable, over the older of the two generations."""
     await write_state(disk, PATHS[checkpoint.generation % 2], encode_checkpoint(checkpoint))
+
+
+async def renew_checkpoint(disk: Disk, checkpoint: Checkpoint) -> None:
+    """Make the name of a checkpoint's file durable (disk/renewal.py). Raises OSError."""
+    await renew_state(disk, PATHS[checkpoint.generation % 2])
 
 
 async def read_checkpoint(disk: Disk) -> Checkpoint:

@@ -42,7 +42,13 @@ from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptStorageError
 from quire.run import ScannedRun
 from quire.storage.disk.port import Disk
-from quire.storage.entries.checkpoint import FIRST, Checkpoint, read_checkpoint, write_checkpoint
+from quire.storage.entries.checkpoint import (
+    FIRST,
+    Checkpoint,
+    read_checkpoint,
+    renew_checkpoint,
+    write_checkpoint,
+)
 from quire.storage.entries.entry_files import EntryFiles
 from quire.storage.entries.entry_log import (
     ENTRIES,
@@ -64,6 +70,7 @@ from quire.storage.entries.retired_file import (
     NOTHING,
     RetiredFile,
     load_retired,
+    renew_retired,
     retired_bytes,
     write_retired,
 )
@@ -113,6 +120,7 @@ class LedgerStorage:
         checkpoint = await read_checkpoint(self._disk)
         await check_first(self._disk, self._bookie, checkpoint)
         retired = await load_retired(self._disk, self._bookie, checkpoint.retired)
+        await self._renew(checkpoint, retired)
         for directory in (JOURNAL, ENTRIES):
             await self._disk.make_directory(directory)
         await self._disk.sync_directory()
@@ -121,6 +129,15 @@ class LedgerStorage:
             await load_index(self._disk, number, self._bookie) for number in checkpoint.files
         ]
         self.adopt(checkpoint, indexes, max([0, *present, *checkpoint.files]), retired)
+
+    async def _renew(self, checkpoint: Checkpoint, retired: RetiredFile) -> None:
+        """Make the names of the newest files durable, which a failed sync may have lost.
+
+        The next checkpoint names this generation of retired ids, and files that an older checkpoint
+        lists go on the word of this one.
+        """
+        await renew_checkpoint(self._disk, checkpoint)
+        await renew_retired(self._disk, retired)
 
     async def remove_unlisted(self) -> None:
         """Remove files that no checkpoint lists: once the journal was found whole. Its missing

@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from quire.errors import CorruptStorageError
 from quire.storage.disk.blocks import crc32c
 from quire.storage.disk.port import Disk, is_unreadable
+from quire.storage.disk.renewal import renew_state
 from quire.storage.disk.state_file import read_state, write_state
 from quire.storage.entries.retired import Intervals, RetiredIds
 
@@ -134,6 +135,14 @@ async def write_retired(disk: Disk, bookie: str, file: RetiredFile) -> None:
     the last generation is as it was.
     """
     await write_state(disk, PATHS[file.generation % 2], encode_retired(bookie, file))
+
+
+async def renew_retired(disk: Disk, file: RetiredFile) -> None:
+    """Make the name of a generation's file durable, if it has one (disk/renewal.py). Raises
+    OSError.
+    """
+    if file.generation:
+        await renew_state(disk, PATHS[file.generation % 2], bytes_max=FILE_BYTES_MAX)
 
 
 async def read_retired(disk: Disk, bookie: str) -> tuple[RetiredFile, list[CorruptStorageError]]:

@@ -9,7 +9,6 @@ are there and agree.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +17,7 @@ from typing import Any, Final
 from quire.errors import ConfigurationError, CorruptStorageError, WrongBookieError
 from quire.fields import NOTHING, Unknown, joined, split
 from quire.storage.disk.port import Disk
+from quire.storage.disk.renewal import renew_state
 from quire.storage.disk.state_file import (
     TEMPORARY_SUFFIX,
     decode_state,
@@ -204,19 +204,9 @@ async def read_cookie(disk: Disk) -> BookieCookie | None:
 
 async def renew_cookie(disk: Disk) -> None:
     """Make the cookie's name durable, which a failed sync of the directory may have lost: the page
-    cache shows it until the power fails (quire/storage/disk/renewal.py).
-
-    It is written anew, so that the name is there at any moment. On a full disk all stays as it is,
-    and the next start with space does it. Raises OSError.
+    cache shows it until the power fails (quire/storage/disk/renewal.py). Raises OSError.
     """
-    data = await read_state(disk, COOKIE)
-    if data is None:
-        return
-    try:
-        await write_state(disk, COOKIE, data)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
+    await renew_state(disk, COOKIE)
 
 
 async def check_cookie(disk: Disk, bookie: str, cluster: str) -> BookieCookie:
