@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -16,12 +16,14 @@ BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class GatewayLimits:
-    """Limits of one gateway. Beyond them requests are answered with 429."""
+    """Limits of one gateway. Beyond them requests of HTTP are answered with 429."""
 
     requests: int = 4096
     """Requests under way, those that wait for records among them."""
     bytes: int = 256 * 1024 * 1024
     """Bytes of bodies under way."""
+    connections: int = 4096
+    """Connections of Kafka's clients."""
     logs: int = 1000
     """Logs that this gateway writes at the same time."""
     idle_seconds: float = 300.0
@@ -32,7 +34,7 @@ class GatewayLimits:
     """The longest time that a read waits for records."""
 
     def __post_init__(self) -> None:
-        smallest = min(self.requests, self.bytes, self.logs)
+        smallest = min(self.requests, self.bytes, self.connections, self.logs)
         if smallest < 1 or min(self.idle_seconds, self.takeover_seconds, self.wait_seconds) <= 0:
             raise ConfigurationError(f"limits of a gateway must be positive: {self}")
 
@@ -44,6 +46,18 @@ class Admission:
         self._limits = limits
         self.requests = 0
         self.bytes = 0
+        self.when_freed: list[Callable[[], None]] = []
+        """Called when bytes were given back."""
+
+    @property
+    def bytes_max(self) -> int:
+        """The bytes that may be under way at most."""
+        return self._limits.bytes
+
+    @property
+    def free(self) -> int:
+        """The bytes that may be taken; below 0 while answers hold more."""
+        return self._limits.bytes - self.bytes
 
     @contextmanager
     def request(self) -> Iterator[None]:
@@ -63,10 +77,16 @@ class Admission:
         """
         if total > BODY_BYTES_MAX:
             raise BodyTooLargeError(BODY_BYTES_MAX)
-        if self.bytes + size > self._limits.bytes:
+        if size > self.free:
             raise BusyError(f"{self._limits.bytes} bytes of requests are under way")
         self.bytes += size
 
     def give_back(self, size: int) -> None:
         """Forget bytes of a body."""
         self.bytes -= size
+        for tell in self.when_freed:
+            tell()
+
+    def hold(self, size: int) -> None:
+        """Count bytes that are there already, beyond the limit if need be."""
+        self.bytes += size

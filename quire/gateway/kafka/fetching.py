@@ -23,6 +23,7 @@ from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.records import encode_batch
 from quire.gateway.kafka.topics import first_offset
+from quire.gateway.reads import PAGE_BYTES_MAX
 from quire.log.reading.segment_reader import RecordBatch
 from quire.log.records.position import Record
 from quire.rights.roles import Action
@@ -132,7 +133,7 @@ async def fetch(broker: Broker, session: KafkaSession, request: Any) -> Fields:
     """Answer Fetch."""
     parts = [_FetchPart(topic.topic, each) for topic in request.topics for each in topic.partitions]
     await asyncio.gather(*(_begin(broker, session, part) for part in parts))
-    budget = max(1, getattr(request, "max_bytes", 2**31 - 1))
+    budget = max(1, min(request.max_bytes, PAGE_BYTES_MAX, broker.admission.free))
     wait = min(request.max_wait.total_seconds(), broker.limits.wait_seconds)
     size = await _collect(session, parts, budget)
     loop = asyncio.get_running_loop()

@@ -19,9 +19,13 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from quire.errors import InvalidRequestError
+from quire.gateway.limits import BODY_BYTES_MAX
 
-FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
+FRAME_BYTES_MAX: Final = BODY_BYTES_MAX
 """The largest message that is read."""
+
+FIRST_BYTES_MAX: Final = 64 * 1024
+"""The largest message that is read before the client has logged in."""
 
 Fields: TypeAlias = Mapping[str, Any]
 """The fields of an answer by name; nested messages are mappings, too, in sequences."""
@@ -36,6 +40,9 @@ class Versions(NamedTuple):
 
 PRODUCE: Final = 0
 API_VERSIONS: Final = 18
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+OPEN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+"""Answered before the client has logged in."""
 
 VERSIONS: Final[dict[int, Versions]] = {
     PRODUCE: Versions(3, 9),
@@ -49,13 +56,13 @@ VERSIONS: Final[dict[int, Versions]] = {
     12: Versions(0, 4),  # Heartbeat
     13: Versions(0, 5),  # LeaveGroup
     14: Versions(0, 5),  # SyncGroup
-    17: Versions(0, 1),  # SaslHandshake
+    SASL_HANDSHAKE: Versions(0, 1),
     API_VERSIONS: Versions(0, 3),
     19: Versions(2, 7),  # CreateTopics
     20: Versions(1, 5),  # DeleteTopics
     22: Versions(0, 4),  # InitProducerId
     32: Versions(1, 4),  # DescribeConfigs
-    36: Versions(0, 2),  # SaslAuthenticate
+    SASL_AUTHENTICATE: Versions(0, 2),
 }
 """Requests by key. Later versions of some name topics by ids, which logs do not have."""
 

@@ -98,12 +98,9 @@ class Producing:
         if data.index != PARTITION:
             return fields | {"error_code": ErrorCode.unknown_topic_or_partition}
         payload = bytes(data.records or b"")
-        taken = 0
         try:
             check_topic(name)
             broker.check(session, Action.APPEND, name)
-            broker.admission.take(len(payload), len(payload))
-            taken = len(payload)
             offset = await self._append(broker, name, payload)
         except ForgottenProducerError as error:
             code = ErrorCode.unknown_producer_id
@@ -115,8 +112,6 @@ class Producing:
             return fields | {"error_code": code, "error_message": str(error)}
         except (QuireError, GatewayError) as error:
             return fields | {"error_code": code_of(error), "error_message": str(error)}
-        finally:
-            broker.admission.give_back(taken)
         if offset is None:
             return fields | {"error_code": ErrorCode.out_of_order_sequence_number}
         return fields | {"error_code": ErrorCode.none, "base_offset": offset}

@@ -7,6 +7,7 @@ connections still answer: what is under way is confirmed. Then connections end.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -25,7 +26,10 @@ from quire.gateway.kafka.coordinating import Coordinating, Coordinators
 from quire.gateway.kafka.fetching import close_readings
 from quire.gateway.kafka.messages import (
     API_VERSIONS,
+    FIRST_BYTES_MAX,
     PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
     VERSIONS,
     Fields,
     Header,
@@ -33,14 +37,13 @@ from quire.gateway.kafka.messages import (
 )
 from quire.gateway.kafka.nodes import Nodes
 from quire.gateway.kafka.producing import Producing
+from quire.gateway.kafka.space import ConnectionPlaces, Space
 from quire.gateway.owners import GatewayPlace
 from quire.gateway.tokens import caller
 
-_SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
-_OPEN: Final = frozenset({API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE})
-"""Answered without a token."""
-
 _MECHANISM: Final = "PLAIN"
+
+_log = logging.getLogger(__name__)
 
 
 class KafkaServer:
@@ -49,6 +52,8 @@ class KafkaServer:
     def __init__(self, broker: Broker, coordinators: Coordinators) -> None:
         producing, coordinating = Producing(), Coordinating(coordinators)
         self._broker = broker
+        self._space = Space(broker.admission)
+        self._places = ConnectionPlaces[KafkaConnection](broker.limits.connections)
         self._connections: dict[KafkaConnection, asyncio.Task[Any]] = {}
         self._is_ending = False
         self._handlers: Mapping[int, Handler] = MappingProxyType(
@@ -64,13 +69,13 @@ class KafkaServer:
                 12: coordinating.heartbeat,
                 13: coordinating.leave,
                 14: coordinating.sync,
-                _SASL_HANDSHAKE: _handshake,
+                SASL_HANDSHAKE: _handshake,
                 API_VERSIONS: _versions,
                 19: topics.create,
                 20: topics.delete,
                 22: producing.begin,
                 32: topics.describe_configs,
-                _SASL_AUTHENTICATE: _authenticate,
+                SASL_AUTHENTICATE: _authenticate,
             }
         )
         assert self._handlers.keys() == VERSIONS.keys(), "every request has a handler"
@@ -83,16 +88,30 @@ class KafkaServer:
         session = KafkaSession(is_known=not self._broker.tokens)
         connection = KafkaConnection(
             *(reader, writer, partial(self._answer, session)),
-            admits=lambda key: session.is_known or key in _OPEN,  # as Kafka before SASL has ended
+            is_known=lambda: session.is_known,
+            space=self._space,
+            spoke=lambda: self._places.speak(connection),
         )
         serving = asyncio.current_task()
         assert serving is not None
+        if not self._enter(connection):
+            writer.close()
+            return
         self._connections[connection] = serving
         try:
             await connection.serve()
         finally:
             del self._connections[connection]
+            self._places.leave(connection)
             await close_readings(session)
+
+    def _enter(self, connection: KafkaConnection) -> bool:
+        ended = self._places.enter(connection)
+        if ended is not None:
+            limit = self._broker.limits.connections
+            _log.warning("Kafka's port has %d connections at most: one is ended", limit)
+            ended.end()
+        return ended is not connection
 
     async def close(self) -> None:
         """End all connections; appends under way are answered first."""
@@ -164,7 +183,9 @@ class KafkaPort:
     @asynccontextmanager
     async def serve(self, listening: socket.socket) -> AsyncIterator[None]:
         """Answer the connections of a bound socket in the block; then end them."""
-        running = await asyncio.start_server(self._server.connected, sock=listening, limit=2**20)
+        running = await asyncio.start_server(
+            self._server.connected, sock=listening, limit=FIRST_BYTES_MAX
+        )
         try:
             await self._nodes.join()
             yield

@@ -9,9 +9,25 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from quire.errors import InvalidRequestError
-from quire.gateway.kafka.connection import GRACE_SECONDS, PIPELINED_MAX, KafkaConnection
-from quire.gateway.kafka.messages import API_VERSIONS, PRODUCE, Header
+from quire.gateway.kafka.connection import (
+    ANSWER_SECONDS,
+    CONNECTION_BYTES_MAX,
+    FRAME_SECONDS,
+    GRACE_SECONDS,
+    LOGIN_SECONDS,
+    PIPELINED_MAX,
+    KafkaConnection,
+)
+from quire.gateway.kafka.messages import (
+    API_VERSIONS,
+    FIRST_BYTES_MAX,
+    FRAME_BYTES_MAX,
+    PRODUCE,
+    Header,
+)
 from quire.gateway.kafka.server import KafkaServer
+from quire.gateway.kafka.space import ConnectionPlaces, Space
+from quire.gateway.limits import Admission, GatewayLimits
 
 if TYPE_CHECKING:
     from quire.gateway.kafka.broker import Broker
@@ -28,6 +44,10 @@ class Pipe:
         self.got = b""
         self.is_closed = False
         self.is_broken = False
+        self.is_aborted = False
+        self.takes = asyncio.Event()
+        self.takes.set()
+        self.transport = self
 
     def write(self, data: bytes) -> None:
         self.got += data
@@ -35,6 +55,10 @@ class Pipe:
     async def drain(self) -> None:
         if self.is_broken:
             raise ConnectionResetError
+        await self.takes.wait()
+
+    def abort(self) -> None:
+        self.is_aborted = True
 
     def close(self) -> None:
         self.is_closed = True
@@ -83,15 +107,30 @@ class Work:
 
 
 class Served:
-    def __init__(self) -> None:
+    def __init__(
+        self, admission: Admission | None = None, space: Space | None = None, is_known: bool = True
+    ) -> None:
         self.pipe, self.work = Pipe(), Work()
+        self.admission = admission or Admission(GatewayLimits())
+        self.is_known = is_known
+        self.spoke = 0
         self.connection = KafkaConnection(
-            self.pipe.reader,
-            cast("asyncio.StreamWriter", self.pipe),
-            self.work.answer,
-            admits=lambda key: key != API_VERSIONS,
+            *(self.pipe.reader, cast("asyncio.StreamWriter", self.pipe), self.work.answer),
+            is_known=lambda: self.is_known,
+            space=space or Space(self.admission),
+            spoke=self.note,
         )
         self.task = asyncio.ensure_future(self.connection.serve())
+
+    def note(self) -> None:
+        self.spoke += 1
+
+    async def over(self) -> float:
+        """Wait for the end; return how long it took."""
+        before = asyncio.get_running_loop().time()
+        await self.task
+        assert self.admission.bytes == 0, "all space was given back"
+        return asyncio.get_running_loop().time() - before
 
 
 async def settle() -> None:
@@ -111,7 +150,7 @@ async def test_appends_go_side_by_side_and_are_answered_in_order() -> None:
     await settle()
     assert served.pipe.got == b"1 2 3 4 "
     served.pipe.reader.feed_eof()
-    await served.task
+    await served.over()
     assert served.pipe.is_closed
 
 
@@ -125,7 +164,7 @@ async def test_only_so_many_requests_are_worked_on_at_once() -> None:
     await settle()
     assert served.work.begun == list(numbers)
     served.connection.end()
-    await served.task
+    await served.over()
 
 
 async def test_what_a_client_sent_before_it_went_is_carried_out() -> None:
@@ -135,11 +174,9 @@ async def test_what_a_client_sent_before_it_went_is_carried_out() -> None:
     served.pipe.reader.feed_eof()
     await settle()
     assert not served.task.done()
-    before = asyncio.get_running_loop().time()
     served.work.finish(1, 2)
-    await served.task
+    assert await served.over() < GRACE_SECONDS, "nothing is left to do"
     assert (served.work.cancelled, served.pipe.got) == ([], b"1 2 ")
-    assert asyncio.get_running_loop().time() - before < GRACE_SECONDS, "nothing is left to do"
 
 
 async def test_an_end_answers_appends_and_gives_up_what_waits() -> None:
@@ -150,7 +187,7 @@ async def test_an_end_answers_appends_and_gives_up_what_waits() -> None:
     await settle()
     assert (served.work.cancelled, served.pipe.is_closed) == ([2], False)
     served.work.finish(1)
-    await served.task
+    await served.over()
     assert (served.pipe.got, served.work.begun) == (b"1 ", [1, 2])
     assert served.pipe.is_closed
 
@@ -160,9 +197,7 @@ async def test_an_append_that_never_ends_holds_the_end_for_a_grace() -> None:
     served.pipe.send((PRODUCE, 1))
     await settle()
     served.connection.end()
-    before = asyncio.get_running_loop().time()
-    await served.task
-    assert asyncio.get_running_loop().time() - before == pytest.approx(GRACE_SECONDS)
+    assert await served.over() == pytest.approx(GRACE_SECONDS)
     assert served.work.cancelled == [1]
 
 
@@ -171,7 +206,7 @@ async def test_a_broken_connection_gives_everything_up() -> None:
     served.pipe.is_broken = True
     served.pipe.send((PRODUCE, 1), (PRODUCE, 2))
     served.work.finish(1)
-    await served.task
+    await served.over()
     assert served.work.cancelled == [2]
 
 
@@ -182,7 +217,7 @@ async def test_a_broken_connection_gives_everything_up() -> None:
         pytest.param(b"\x7f\xff\xff\xff", id="size of 2 GiB"),
         pytest.param(b"\0\0\0\x01\0", id="no header"),
         pytest.param(b"\0\0\0\x0b" + request(FETCH, 9)[:11], id="half of a body"),
-        pytest.param(b"\0\0\0\x0a" + request(API_VERSIONS, 9), id="not admitted"),
+        pytest.param((FRAME_BYTES_MAX + 1).to_bytes(4), id="size above the limit"),
     ],
 )
 async def test_a_request_that_is_none_ends_the_connection_after_answers(bad: bytes) -> None:
@@ -192,7 +227,7 @@ async def test_a_request_that_is_none_ends_the_connection_after_answers(bad: byt
     await settle()
     assert not served.pipe.is_closed
     served.work.finish(1)
-    await served.task
+    await served.over()
     assert (served.pipe.got, served.work.begun) == (b"1 ", [1])
 
 
@@ -200,14 +235,139 @@ async def test_a_request_that_fails_ends_the_connection() -> None:
     served = Served()
     served.pipe.send((PRODUCE, 12), (PRODUCE, 13), (PRODUCE, 14))
     served.work.finish(12, 13, 14)
-    await served.task
+    await served.over()
     assert served.pipe.got == b"12 "
+
+
+async def test_a_client_that_does_not_log_in_is_ended_soon_whatever_it_sends() -> None:
+    served = Served(is_known=False)
+    served.pipe.send((API_VERSIONS, 1))
+    served.work.finish(1)
+    assert await served.over() == pytest.approx(LOGIN_SECONDS)
+    assert (served.pipe.got, served.spoke) == (b"1 ", 0)
+
+
+async def test_a_client_that_says_nothing_is_ended_soon() -> None:
+    served = Served()
+    served.pipe.reader.feed_data(b"\0")
+    assert await served.over() == pytest.approx(LOGIN_SECONDS)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param((FIRST_BYTES_MAX + 1).to_bytes(4), id="large"),
+        pytest.param(len(request(FETCH, 9)).to_bytes(4) + request(FETCH, 9), id="fetch"),
+    ],
+)
+async def test_a_client_that_did_not_log_in_gets_no_space_and_no_answer(bad: bytes) -> None:
+    served = Served(is_known=False)
+    served.pipe.reader.feed_data(bad)
+    assert await served.over() < LOGIN_SECONDS
+    assert served.work.begun == []
+
+
+IDLE = 20.0
+
+
+@pytest.fixture
+def _soon_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quire.gateway.kafka.connection.IDLE_SECONDS", IDLE)
+
+
+@pytest.mark.usefixtures("_soon_idle")
+async def test_a_client_that_logged_in_may_be_silent_and_is_slow_for_some_time_only() -> None:
+    served = Served(is_known=False)
+    served.pipe.send((API_VERSIONS, 1))
+    await settle()
+    served.is_known = True
+    served.work.finish(1, 2)
+    served.pipe.send((PRODUCE, 2))
+    await asyncio.sleep(IDLE - 1)
+    assert (served.pipe.got, served.spoke) == (b"1 2 ", 1)
+    served.pipe.reader.feed_data((100).to_bytes(4) + b"half")
+    await settle()
+    assert served.admission.bytes == 100
+    assert await served.over() == pytest.approx(FRAME_SECONDS, abs=1)
+
+
+@pytest.mark.usefixtures("_soon_idle")
+async def test_a_connection_without_requests_is_closed_after_a_time() -> None:
+    served = Served()
+    served.pipe.send((API_VERSIONS, 1))
+    served.work.finish(1)
+    assert await served.over() == pytest.approx(IDLE, abs=1)
+
+
+async def test_a_client_that_takes_no_answer_is_ended_and_its_answer_dropped() -> None:
+    served = Served()
+    served.pipe.takes.clear()
+    served.pipe.send((PRODUCE, 1), (PRODUCE, 2))
+    served.work.finish(1)
+    assert await served.over() == pytest.approx(ANSWER_SECONDS, abs=1)
+    assert served.pipe.is_aborted
+
+
+async def test_requests_wait_for_space_in_turn() -> None:
+    admission = Admission(GatewayLimits(bytes=1000))
+    admission.take(900, 900)
+    space = Space(admission)
+    first, second, too_large = (Served(admission, space) for _ in range(3))
+    first.pipe.reader.feed_data((500).to_bytes(4))
+    await settle()
+    second.pipe.send((API_VERSIONS, 1))
+    second.work.finish(1)
+    await settle()
+    assert second.work.begun == [], "the first has to wait, and those after it"
+    admission.give_back(900)
+    await settle()
+    assert (second.work.begun, admission.bytes) == ([1], 500)
+    too_large.pipe.reader.feed_data((1001).to_bytes(4))
+    await too_large.task
+    for each in (first, second):
+        each.connection.end()
+        await each.task
+    assert admission.bytes == 0
+
+
+async def test_one_connection_has_a_part_of_the_space() -> None:
+    served = Served(Admission(GatewayLimits(bytes=4 * CONNECTION_BYTES_MAX)))
+    message = request(PRODUCE, 1) + bytes(FRAME_BYTES_MAX - len(request(PRODUCE, 1)))
+    served.work.finish(2)
+    for number in (1, 2):
+        header = message[:4] + number.to_bytes(4)
+        served.pipe.reader.feed_data(len(message).to_bytes(4) + header + message[8:])
+    served.pipe.send((PRODUCE, 3))
+    await settle()
+    assert (served.work.begun, served.admission.bytes) == ([1, 2], CONNECTION_BYTES_MAX)
+    served.work.finish(1, 3)
+    await settle()
+    assert served.pipe.got == b"1 2 3 "
+    served.connection.end()
+    await served.over()
+
+
+def test_a_port_has_so_many_connections_and_the_longest_silent_goes_first() -> None:
+    places: ConnectionPlaces[str] = ConnectionPlaces(8)
+    assert [places.enter(each) for each in "ab"] == [None, None]
+    assert places.enter("c") == "a", "two of eight may be silent"
+    for each in "bc":
+        places.speak(each)
+    for each in "defghi":
+        assert places.enter(each) is None
+        places.speak(each)
+    assert places.enter("j") == "j", "all have logged in"
+    places.leave("d")
+    assert places.enter("k") is None
+    assert places.enter("l") == "k", "a silent one makes room"
+    places.leave("k")
+    places.leave("never")
 
 
 async def test_a_connection_that_is_accepted_while_the_port_closes_is_ended() -> None:
     """Its client would ask a gateway forever that has ended, and be told to come again."""
-    broker = cast("Broker", SimpleNamespace(tokens=()))
-    server = KafkaServer(broker, cast("Coordinators", None))
+    parts = SimpleNamespace(tokens=(), admission=Admission(GatewayLimits()), limits=GatewayLimits())
+    server = KafkaServer(cast("Broker", parts), cast("Coordinators", None))
     await server.close()
     pipe = Pipe()
     await server.connected(pipe.reader, cast("asyncio.StreamWriter", pipe))
