@@ -12,6 +12,7 @@ from quire.cli.healing_switch import go, pause, resume, status
 from quire.cli.metadata import opened
 from quire.cli.output import Value, note, print_json, print_table, progress_of
 from quire.cli.settings import Settings, run, with_settings
+from quire.cli.wishes import dry_run_option
 from quire.entry import BookieId
 from quire.errors import IntegrityError, RetryError
 from quire.healing.facts import gather_facts
@@ -219,21 +220,25 @@ def _print_orders(
 
 
 @healing.command(short_help="Take all requests for copies back.")
+@dry_run_option
 @with_settings
-def cancel(settings: Settings) -> None:
+def cancel(settings: Settings, dry_run: bool) -> None:
     """Take all requests for copies back. A copy that is under way may still be finished.
 
     \b
     Example:
       quire healing cancel
     """
-    run(lambda: _cancel(settings))
+    run(lambda: _cancel(settings, dry_run=dry_run))
 
 
-async def _cancel(settings: Settings) -> None:
+async def _cancel(settings: Settings, *, dry_run: bool) -> None:
     async with _reached(settings) as (_, reached):
-        count = await reached.cancel()
+        if dry_run:
+            count = sum(map(len, (await reached.orders()).values()))
+        else:
+            count = await reached.cancel()
     if settings.json:
-        print_json({"cancelled": count})
+        print_json({"cancelled": count, "dry_run": dry_run})
     else:
-        note(f"{count} requests are taken back.")
+        note(f"{count} requests {'would be' if dry_run else 'are'} taken back.")

@@ -13,7 +13,7 @@ from quire.cli.durations import Duration
 from quire.cli.metadata import opened
 from quire.cli.output import Value, note, print_fields, print_json
 from quire.cli.settings import Settings, run, with_settings
-from quire.cli.wishes import LONG_SECONDS, operator
+from quire.cli.wishes import LONG_SECONDS, dry_run_option, operator
 from quire.errors import ConfigurationError
 from quire.healing.facts import gather_facts
 from quire.healing.summary import Count, State, Summary, read_summary
@@ -128,8 +128,9 @@ def _print_switch(switch: Switch, now: int) -> None:
     help="When it ends by itself, from now: 30m, 2h.",
 )
 @click.option("--yes", is_flag=True, help="Allow more than 24 hours.")
+@dry_run_option
 @with_settings
-def pause(settings: Settings, reason: str, seconds: float, yes: bool) -> None:
+def pause(settings: Settings, reason: str, seconds: float, yes: bool, dry_run: bool) -> None:
     """Let the auditor ask no bookie for copies for a while. Copies that bookies were asked for are
     made: `quire healing cancel` takes them back.
 
@@ -149,33 +150,40 @@ def pause(settings: Settings, reason: str, seconds: float, yes: bool) -> None:
         )
     now = _now_ms()
     wanted = Pause(reason, operator(), now, now + max(1, round(seconds * 1000)))
-    run(lambda: _change(settings, lambda it: it.paused(wanted)))
-    note(f"Healing is paused for {duration(seconds)}: `quire healing resume` ends it.")
+    run(lambda: _change(settings, lambda it: it.paused(wanted), dry_run=dry_run))
+    is_paused = "would be" if dry_run else "is"
+    note(f"Healing {is_paused} paused for {duration(seconds)}: `quire healing resume` ends it.")
 
 
 @click.command(short_help="End a pause of healing.")
+@dry_run_option
 @with_settings
-def resume(settings: Settings) -> None:
+def resume(settings: Settings, dry_run: bool) -> None:
     """End a pause of healing.
 
     \b
     Example:
       quire healing resume
     """
-    run(lambda: _change(settings, lambda it: it.paused(None)))
-    note("Healing goes on.")
+    run(lambda: _change(settings, lambda it: it.paused(None), dry_run=dry_run))
+    note("Healing would go on." if dry_run else "Healing goes on.")
 
 
-async def _change(settings: Settings, decide: Callable[[Switch], Switch]) -> None:
+async def _change(settings: Settings, decide: Callable[[Switch], Switch], *, dry_run: bool) -> None:
     async with opened(settings) as store:
-        switch = await change_switch(store, decide)
+        if dry_run:
+            switch = decide(await read_switch(store))
+        else:
+            switch = await change_switch(store, decide)
     if settings.json:
-        print_json({"pause": None if switch.pause is None else _of_pause(switch.pause)})
+        pause = None if switch.pause is None else _of_pause(switch.pause)
+        print_json({"pause": pause, "dry_run": dry_run})
 
 
 @click.command(short_help="Heal although many bookies are missing at once.")
+@dry_run_option
 @with_settings
-def go(settings: Settings) -> None:
+def go(settings: Settings, dry_run: bool) -> None:
     """Heal although many bookies are missing at once.
 
     When more than a quarter of the bookies, or bookies on several hosts, are missing at once, the
@@ -183,13 +191,14 @@ def go(settings: Settings) -> None:
     they have. This says that the ones that are missing now are lost. Another loss needs another go.
 
     \b
-    Example:
+    Examples:
+      quire healing go --dry-run
       quire healing go
     """
-    run(lambda: _go(settings))
+    run(lambda: _go(settings, dry_run=dry_run))
 
 
-async def _go(settings: Settings) -> None:
+async def _go(settings: Settings, *, dry_run: bool) -> None:
     async with opened(settings) as store:
         facts = await gather_facts(store)
         missing = [
@@ -198,12 +207,13 @@ async def _go(settings: Settings) -> None:
             if each.registered is None and each.standing.wish is not Wish.GONE
         ]
         wanted = Go(operator(), _now_ms(), tuple(sorted(missing)))
-        if missing:
+        if missing and not dry_run:
             await change_switch(store, lambda it: it.going(wanted))
     if settings.json:
-        print_json({"bookies": list(wanted.bookies)})
+        print_json({"bookies": list(wanted.bookies), "dry_run": dry_run})
     elif missing:
-        note(f"Their places may go to others: {', '.join(wanted.bookies)}.")
+        may = "might" if dry_run else "may"
+        note(f"Their places {may} go to others: {', '.join(wanted.bookies)}.")
     else:
         note("No bookie is missing: there is nothing to say.")
 

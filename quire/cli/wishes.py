@@ -101,28 +101,30 @@ def away(
 
 @click.command(short_help="End the away of a bookie.")
 @bookie_argument
+@dry_run_option
 @with_settings
-def back(settings: Settings, bookie: str) -> None:
+def back(settings: Settings, bookie: str, dry_run: bool) -> None:
     """End the away of a bookie: it takes new entries again.
 
     \b
     Example:
       quire bookie back 0f9cb98e
     """
-    _serve_again(settings, bookie, Wish.AWAY)
+    _serve_again(settings, bookie, Wish.AWAY, dry_run=dry_run)
 
 
 @click.command(short_help="End the drain of a bookie.")
 @bookie_argument
+@dry_run_option
 @with_settings
-def recommission(settings: Settings, bookie: str) -> None:
+def recommission(settings: Settings, bookie: str, dry_run: bool) -> None:
     """End the drain of a bookie: it takes new entries again.
 
     \b
     Example:
       quire bookie recommission 0f9cb98e
     """
-    _serve_again(settings, bookie, Wish.DRAIN)
+    _serve_again(settings, bookie, Wish.DRAIN, dry_run=dry_run)
 
 
 @click.command(short_help="Give up the identity of a bookie that holds nothing.")
@@ -143,10 +145,15 @@ def forget(settings: Settings, bookie: str, reason: str, dry_run: bool) -> None:
     run(lambda: _forget(settings, bookie, reason, dry_run))
 
 
-def _serve_again(settings: Settings, bookie: str, ended: Wish) -> None:
+def _serve_again(settings: Settings, bookie: str, ended: Wish, *, dry_run: bool) -> None:
     """End one wish, away or drain. A bookie under the other wish refuses."""
     now = now_ms()
-    run(lambda: _wish(settings, bookie, lambda name: wishes.serve(name, ended, now, operator())))
+    run(
+        lambda: _wish(
+            *(settings, bookie, lambda name: wishes.serve(name, ended, now, operator())),
+            dry_run=dry_run,
+        )
+    )
 
 
 async def _wish(

@@ -131,7 +131,7 @@ def test_places_without_a_bookie_for_them_are_named(tmp_path: Path) -> None:
             assert result["done"] == result["planned"] > 0
             assert "add bookies" in unplaced.err
             cancelled = await command(cluster, "healing", "cancel", "--json")
-            assert json.loads(cancelled.out) == {"cancelled": 0}
+            assert json.loads(cancelled.out) == {"cancelled": 0, "dry_run": False}
             listed = await command(cluster, "healing", "list", "--json")
             assert listed.out == ""
 
