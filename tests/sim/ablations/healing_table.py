@@ -31,6 +31,13 @@ HEALING: Final = (
         healings.write_the_record_that_was_read_before_the_copies,
     ),
     Ablation(
+        "requests change by compare-and-set",
+        "healing",
+        healings.change_requests_blindly,
+        "no process that asks is trusted, so a lost request only costs time; "
+        "tests/repair/test_orders.py has it",
+    ),
+    Ablation(
         "a place is taken behind a durable fence",
         "healing",
         healings.enter_the_record_before_the_fence_is_durable,
@@ -75,6 +82,26 @@ HEALING: Final = (
     ),
     Ablation(
         "a ledger is owned again on the disk", "healing", superfluous.own_a_ledger_in_memory_only
+    ),
+    Ablation(
+        "a proof ends the changes before it",
+        "healing",
+        superfluous.prove_without_a_write,
+        "rare: a request of a dead process must come after the proof; "
+        "tests/repair/test_superfluous.py has it",
+    ),
+    Ablation(
+        "a copy is given up at a second look",
+        "healing",
+        superfluous.give_up_at_first_sight,
+        "saves proofs only, which are safe alone; "
+        "tests/storage/maintenance/test_disowning.py has the hour",
+    ),
+    Ablation(
+        "an open request keeps the copies",
+        "healing",
+        superfluous.believe_that_no_place_is_asked,
+        "saves work only: the proof is outrun by no order; tests/repair/test_superfluous.py has it",
     ),
     Ablation("a pause and mass loss stop auditors", "healing", brakes.go_on_without_brakes),
     Ablation("a bookie is lost after a delay", "healing", brakes.begin_at_once),

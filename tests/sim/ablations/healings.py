@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from quire.entry import BookieId, LedgerId
-from quire.errors import UnreadableError
+from quire.errors import ConflictError, UnreadableError
 from quire.ledger.metadata import LedgerMetadata, LedgerState
 from quire.repair import assignments as assignments_module
 from quire.repair import copies as copies_module
-from quire.repair.assignments import adopted
+from quire.repair.assignments import Assignments, adopted
 from quire.repair.copies import PeerCopies
 from quire.repair.healing import Healing
 from quire.repair.holdings import owed_by
+from quire.repair.orders import StoredOrders
 from quire.repair.plan import Plan
 from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.maintenance.replicas_port import Copies, Owed, Stretch
@@ -172,3 +173,24 @@ def learn_no_key_of_an_ordered_ledger() -> list[Patch]:
 def give_places_away_from_domains() -> list[Patch]:
     """A bookie takes every place that it is asked to take, wherever the other copies are."""
     return [(assignments_module, "_keeps_domains", lambda *_: True)]
+
+
+def change_requests_blindly() -> list[Patch]:
+    """Auditors, operators and the bookie write the record of requests over each other's."""
+
+    async def change(
+        self: StoredOrders, decide: Callable[[Assignments], Assignments]
+    ) -> Assignments:
+        wanted = decide(await self.read())
+        while True:
+            await self.read()  # only for the version
+            try:
+                if self._seen is None:
+                    self._seen = await self._store.create(self._path, wanted.encode())
+                else:
+                    self._seen = await self._store.put(self._path, wanted.encode(), self._seen)
+            except ConflictError:
+                continue
+            return wanted
+
+    return [(StoredOrders, "_change", change)]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from typing import Any
 
 from quire.entry import BookieId, LedgerId
-from quire.ledger.inventory import Inventory, named_by
+from quire.errors import NoSuchLedgerError
+from quire.ledger.inventory import Inventory, compare, named_by
 from quire.ledger.metadata import LedgerMetadata
 from quire.repair import superfluous
+from quire.repair.superfluous import SuperfluousCopies
 from quire.storage.entries.ledger_storage import LedgerStorage
+from quire.storage.maintenance.disowning import Suspects
 from quire.storage.maintenance.self_repair import Mender
 from tests.sim.ablations.patch import Patch
 
@@ -71,3 +75,34 @@ def own_a_ledger_in_memory_only() -> list[Patch]:
         self._retired = self._retired._replace(ids=self.retired.owning(ledger))
 
     return [(LedgerStorage, "own", own)]
+
+
+def prove_without_a_write() -> list[Patch]:
+    """The lists are proof enough: a change that was decided before may still come."""
+
+    async def proved(self: SuperfluousCopies, bookies: Any, ledger: LedgerId) -> bool:
+        try:
+            metadata = (await self._records.read(ledger)).metadata
+        except NoSuchLedgerError:
+            return False
+        if not superfluous.is_unnamed(metadata, self._bookie):
+            return False
+        return superfluous.is_whole(compare(metadata, await self._lists(bookies, metadata)))
+
+    return [(SuperfluousCopies, "_is_proved", proved)]
+
+
+def give_up_at_first_sight() -> list[Patch]:
+    def due(self: Suspects, now: float) -> list[LedgerId]:
+        return sorted(self._since)
+
+    return [(Suspects, "due", due)]
+
+
+def believe_that_no_place_is_asked() -> list[Patch]:
+    """The bookie's own open requests are not looked at."""
+
+    async def asked(self: SuperfluousCopies) -> set[LedgerId]:
+        return set()
+
+    return [(SuperfluousCopies, "_asked", asked)]
