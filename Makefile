@@ -15,6 +15,7 @@ QUICK  := -m 'not slow and not java and not spark and not root'
 ZOOKEEPER ?=
 JAR ?= build/tlc/tla2tools.jar
 RUNS ?= 1000
+REQUESTS ?= 20000
 ROUNDS ?= 25
 VERSIONS ?=
 PYSPARK ?= 4.0
@@ -30,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations soak apache interop judges s2 netns browser picture drills bench proto format clean spec tlc docs spark metrics alerts audit
+	ablations mutations fuzz soak apache interop judges s2 netns browser picture drills bench proto format clean spec tlc docs spark metrics alerts audit
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -183,6 +184,9 @@ interop: $(VENV)/test.stamp ## quire and Apache BookKeeper's Java client on its 
 
 soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(ZOOKEEPER),--zookeeper $(ZOOKEEPER))
+
+fuzz: $(VENV)/test.stamp ## wrong requests to a bookie with TLS on both ports: REQUESTS=n of SEED=n; goes on where it ended
+	@$(BIN)/python -m tests.fuzz --requests $(REQUESTS) --seed $(or $(SEED),1)
 
 judges: $(VENV)/test.stamp build/judges/porcupine s2 ## soaks of MINUTES=n, drills and RUNS=n simulated runs before judges of their histories; needs Go
 	@$(BIN)/python -m tests.judges --porcupine build/judges/porcupine --s2 build/judges/s2-porcupine \
