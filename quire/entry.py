@@ -117,6 +117,11 @@ def key_check(access_key: bytes) -> str:
     return hashlib.sha256(b"check" + access_key).hexdigest()
 
 
+def is_checked(access_key: bytes, check: str) -> bool:
+    """Return whether a key has this check, in a time that does not depend on the check."""
+    return hmac.compare_digest(key_check(access_key).encode(), check.encode(errors="replace"))
+
+
 def _mac_key(password: bytes) -> bytes:
     return hashlib.sha1(b"mac" + password).digest()
 

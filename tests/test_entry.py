@@ -15,6 +15,8 @@ from quire.entry import (
     Entry,
     Sealer,
     access_key,
+    is_checked,
+    key_check,
 )
 from quire.errors import CorruptEntryError, EntryTooLargeError
 
@@ -168,3 +170,10 @@ def test_a_payload_over_the_limit_is_named_with_the_limit() -> None:
 def test_a_bad_lac_packet_is_refused(packet: bytes) -> None:
     with pytest.raises(CorruptEntryError):
         Sealer(7, DigestKind.CRC32C, b"dice").unseal_lac(packet)
+
+
+@pytest.mark.parametrize("check", ["", "0" * 64, "é", "\ud800", key_check(access_key(b"b"))])
+def test_a_check_fits_its_key_only(check: str) -> None:
+    key = access_key(b"a")
+    assert is_checked(key, key_check(key))
+    assert not is_checked(key, check)

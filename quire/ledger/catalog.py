@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from quire.entry import DigestKind, LedgerId, Sealer, key_check
+from quire.entry import DigestKind, LedgerId, Sealer, is_checked, key_check
 from quire.errors import (
     ConflictError,
     CorruptRecordError,
@@ -319,7 +319,7 @@ class LedgerCatalog:
         found = await self._records.read(ledger)
         sealer = Sealer(ledger, found.metadata.digest, password)
         expected = found.metadata.key_check
-        if expected and key_check(sealer.access_key) != expected:
+        if expected and not is_checked(sealer.access_key, expected):
             raise UnauthorizedError(ledger)
         return sealer, found
 

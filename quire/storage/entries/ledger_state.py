@@ -21,7 +21,7 @@ import hmac
 import struct
 from typing import Final
 
-from quire.entry import LAC_HEADER, NO_ENTRY, EntryId, LedgerId, key_check
+from quire.entry import LAC_HEADER, NO_ENTRY, EntryId, LedgerId, is_checked
 from quire.errors import InvalidRequestError
 
 FENCED: Final = 1
@@ -83,7 +83,7 @@ class LedgerState:
     def accepts(self, key: bytes) -> bool:
         """Tell, in constant time, whether this is the ledger's key (or its first)."""
         if self.key is None:
-            return not self.check or hmac.compare_digest(self.check, key_check(key))
+            return not self.check or is_checked(key, self.check)
         return hmac.compare_digest(self.key, key)
 
     @property
