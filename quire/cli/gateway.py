@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -26,6 +26,9 @@ from quire.gateway.tokens import Token, parse_tokens
 
 if TYPE_CHECKING:
     from quire.gateway.owners import GatewayPlace
+
+
+_FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.group(short_help="Serve logs over HTTP.")
@@ -57,6 +60,12 @@ def gateway() -> None:
     help="Address that Kafka's clients are told. [default: --kafka]",
 )
 @click.option(
+    "--kafka-certificate",
+    type=_FILE,
+    help="Certificate to serve Kafka's clients over TLS with.",
+)
+@click.option("--kafka-key", type=_FILE, help="Private key of that certificate.")
+@click.option(
     "--token-file",
     type=click.Path(dir_okay=False, path_type=Path),
     help="File with tokens, one a line, each with the identity of its holder: a request needs one, "
@@ -83,6 +92,8 @@ def serve(
     advertise: str | None,
     kafka: str | None,
     kafka_advertise: str | None,
+    kafka_certificate: Path | None,
+    kafka_key: Path | None,
     token_file: Path | None,
     insecure_network: bool,
     limits: tuple[tuple[str, float], ...],
@@ -107,9 +118,11 @@ def serve(
     logging.begin()
     allow_descriptors()
     bounds = build(GatewayLimits, limits)
-    if kafka is None and kafka_advertise is not None:
-        raise ConfigurationError("--kafka-advertise needs --kafka")
-    doors = Doors(listen, advertise, kafka, kafka_advertise)
+    more = {"advertise": kafka_advertise, "certificate": kafka_certificate, "key": kafka_key}
+    for name, value in more.items():
+        if kafka is None and value is not None:
+            raise ConfigurationError(f"--kafka-{name} needs --kafka")
+    doors = Doors(listen, advertise, kafka, kafka_advertise, kafka_certificate, kafka_key)
     work = partial(_serve, settings, doors, insecure_network, tokens, bounds)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
@@ -121,6 +134,8 @@ class Doors(NamedTuple):
     advertise: str | None
     kafka: str | None
     kafka_advertise: str | None
+    kafka_certificate: Path | None
+    kafka_key: Path | None
 
 
 async def _serve(
@@ -148,6 +163,8 @@ async def _serve(
         advertise=doors.advertise,
         kafka=doors.kafka,
         kafka_advertise=doors.kafka_advertise,
+        kafka_certificate=doors.kafka_certificate,
+        kafka_key=doors.kafka_key,
         tokens=tokens,
         limits=limits,
         on_ready=announce,

@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from functools import partial
+from pathlib import Path
 
 from quire.connection import connect
 from quire.errors import ConfigurationError
@@ -24,7 +25,8 @@ from quire.metastore import open_store
 from quire.metastore.place import resolve_store
 from quire.rights.guard import Guard, guarding
 from quire.wire.certificates import TlsOptions
-from quire.wire.exposure import exposed
+from quire.wire.exposure import exposed, is_loopback
+from quire.wire.tls import ServingContext, serving_context
 from quire.wire.transport import advertised, split_address
 
 with needed_for("quire gateway", "gateway"):
@@ -48,6 +50,8 @@ async def serve_gateway(
     tls: TlsOptions | None = None,
     kafka: str | None = None,
     kafka_advertise: str | None = None,
+    kafka_certificate: Path | None = None,
+    kafka_key: Path | None = None,
 ) -> None:
     """Serve logs over HTTP, and to Kafka's clients, until cancelled; then end in good order.
 
@@ -63,14 +67,18 @@ async def serve_gateway(
         tls: the gateway's certificate for its connections to bookies, as for `connect`.
         kafka: host:port where Kafka's clients are served; None: nowhere.
         kafka_advertise: host:port that Kafka's clients are told, by default `kafka`.
+        kafka_certificate: a file with a certificate; with `kafka_key`, Kafka's clients come over
+            TLS.
+        kafka_key: a file with its private key.
 
     Raises:
-        ConfigurationError: the address cannot be used, or needs consent, tokens or `advertise`.
+        ConfigurationError: the address cannot be used, or needs consent, tokens or `advertise`; or
+            the certificate cannot be used.
         QuireError: the errors of `connect`.
     """
     limits = limits or GatewayLimits()
-    ports = [each for each in (listen, kafka) if each is not None]
-    _check_exposure(ports, insecure_network, tokens)
+    kafka_tls = _context(kafka_certificate, kafka_key)
+    _check_exposure(listen, kafka, kafka_tls is not None, insecure_network, tokens)
     for port, told in ((listen, advertise), (kafka, kafka_advertise)):
         if port is not None and told is None:
             advertised(port, None)  # raises for a wildcard
@@ -91,7 +99,7 @@ async def serve_gateway(
             with needed_for("quire gateway serve --kafka", "kafka"):
                 from quire.gateway.kafka.server import KafkaPort
             brokers = KafkaPort(gateway, place)
-            await stack.enter_async_context(brokers.serve(door))
+            await stack.enter_async_context(brokers.serve(door, kafka_tls))
             endings.insert(0, brokers.leave)
 
         async def end() -> None:
@@ -122,14 +130,28 @@ async def _guarding(store: str, name: str) -> AsyncIterator[Guard]:
         await opened.close()
 
 
-def _check_exposure(ports: list[str], accepted: bool, tokens: tuple[Token, ...]) -> None:
+def _context(certificate: Path | None, key: Path | None) -> ServingContext | None:
+    """Return the context of the port for Kafka's clients; None: it has no TLS."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise ConfigurationError("--kafka-certificate and --kafka-key belong together: pass both")
+    return serving_context(certificate, key)
+
+
+def _check_exposure(
+    listen: str, kafka: str | None, has_tls: bool, accepted: bool, tokens: tuple[Token, ...]
+) -> None:
     """Say that other machines reach the gateway. Raises as `exposed`, and without tokens."""
-    for address in exposed("gateway", ports, accepted=accepted):
-        if not tokens:
+    ports = [each for each in (listen, kafka) if each is not None]
+    plain = [listen] if has_tls else ports
+    for address in ports:
+        if not tokens and not is_loopback(address) and (accepted or address not in plain):
             raise ConfigurationError(
                 f"every program that reaches {address} could read and write all logs: pass "
                 "--token-file"
             )
+    for address in exposed("gateway", plain, accepted=accepted):
         _log.warning("%s has no TLS: each machine on the way can read tokens and records", address)
 
 

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from quire.entry import BookieId
-from quire.errors import CertificateError
+from quire.errors import CertificateError, ConfigurationError
 from quire.wire.certificates import Certificates, day
 from quire.wire.identity import (
     ANONYMOUS,
@@ -33,6 +33,9 @@ from quire.wire.identity import (
 )
 
 _log = logging.getLogger(__name__)
+
+ServingContext: TypeAlias = ssl.SSLContext
+"""Makes the ends of a server's connections."""
 
 HANDSHAKE_BYTE: Final = 0x16
 """The first byte of a connection with TLS. No greeting of plain frames begins with it."""
@@ -294,10 +297,15 @@ def describe_end(end: float) -> str:
     return f"the certificate ended at {day(end)}"
 
 
-def served_with(certificate: Path, key: Path) -> str:
-    """Return why a server of pages cannot use a certificate and its key; empty when it can."""
+def serving_context(certificate: Path, key: Path) -> ServingContext:
+    """Return the context of a server that asks its clients for no certificate, such as one for
+    programs of other protocols. Raises `ConfigurationError` for files that cannot be used.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+        context.load_cert_chain(certificate, key)
     except (OSError, ValueError) as error:
-        return str(error)
-    return ""
+        raise ConfigurationError(
+            f"certificate {certificate} with key {key} cannot be used: {error}"
+        ) from error
+    return context

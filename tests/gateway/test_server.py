@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import click.testing
@@ -21,6 +22,8 @@ from quire.gateway.server import serve_gateway
 from quire.gateway.tokens import Token
 from quire.testing.cluster import MemoryCluster
 from quire.wire.identity import client_identity
+from quire.wire.issuing import DAY
+from tests.wire.certificates import authority
 
 pytestmark = pytest.mark.real_time
 
@@ -106,6 +109,9 @@ async def test_a_port_in_use_is_named() -> None:
         (["--listen", "0.0.0.0:0"], "pass --insecure-network"),
         (["--listen", "127.example.org:0"], "pass --insecure-network"),
         (["--listen", "0.0.0.0:0", "--insecure-network"], "pass --token-file"),
+        (["--kafka", "0.0.0.0:0"], "pass --insecure-network"),
+        (["--kafka", "127.0.0.1:0", "--kafka-key", "k.pem"], "belong together"),
+        (["--kafka-key", "k.pem"], "--kafka-key needs --kafka"),
         (["--limits", "reqests=1"], "did you mean 'requests'?"),
     ],
 )
@@ -121,6 +127,18 @@ async def test_a_wildcard_is_told_to_no_client() -> None:
         await serve_gateway(
             "memory://nowhere", "0.0.0.0:0", insecure_network=True, tokens=(Token("secret"),)
         )
+
+
+async def test_a_port_with_tls_in_the_network_needs_tokens_and_no_consent(tmp_path: Path) -> None:
+    certificate, key = authority().issue("gateway", None, ["localhost"], DAY).write(tmp_path, "g")
+    serve = partial(serve_gateway, "memory://nowhere", "127.0.0.1:0")
+    exposed = partial(serve, kafka="0.0.0.0:0", kafka_certificate=certificate, kafka_key=key)
+    with pytest.raises(ConfigurationError, match="pass --token-file"):
+        await exposed()
+    with pytest.raises(ConfigurationError, match="--advertise"):
+        await exposed(tokens=(Token("t"),))
+    with pytest.raises(ConfigurationError, match="cannot be used"):
+        await serve(kafka_certificate=key, kafka_key=certificate)
 
 
 def test_tokens_are_lines_of_a_file(tmp_path: Path) -> None:

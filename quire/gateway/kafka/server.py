@@ -21,7 +21,7 @@ from quire.errors import InvalidRequestError
 from quire.gateway.app import Gateway
 from quire.gateway.kafka import fetching, topics
 from quire.gateway.kafka.broker import Broker, Handler, KafkaSession
-from quire.gateway.kafka.connection import KafkaConnection
+from quire.gateway.kafka.connection import LOGIN_SECONDS, KafkaConnection
 from quire.gateway.kafka.coordinating import Coordinating, Coordinators
 from quire.gateway.kafka.fetching import close_readings
 from quire.gateway.kafka.messages import (
@@ -40,6 +40,7 @@ from quire.gateway.kafka.producing import Producing
 from quire.gateway.kafka.space import ConnectionPlaces, Space
 from quire.gateway.owners import GatewayPlace
 from quire.gateway.tokens import caller
+from quire.wire.tls import ServingContext
 
 _MECHANISM: Final = "PLAIN"
 
@@ -181,10 +182,16 @@ class KafkaPort:
         self._server = KafkaServer(broker, self._coordinators)
 
     @asynccontextmanager
-    async def serve(self, listening: socket.socket) -> AsyncIterator[None]:
+    async def serve(
+        self, listening: socket.socket, tls: ServingContext | None = None
+    ) -> AsyncIterator[None]:
         """Answer the connections of a bound socket in the block; then end them."""
         running = await asyncio.start_server(
-            self._server.connected, sock=listening, limit=FIRST_BYTES_MAX
+            self._server.connected,
+            sock=listening,
+            limit=FIRST_BYTES_MAX,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else LOGIN_SECONDS,
         )
         try:
             await self._nodes.join()

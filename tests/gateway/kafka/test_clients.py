@@ -6,12 +6,14 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError
+from aiokafka.helpers import create_ssl_context
 from confluent_kafka import Consumer, Producer
 
 import quire
@@ -22,6 +24,9 @@ from quire.gateway.limits import GatewayLimits
 from quire.gateway.owners import GatewayPlace, Owners
 from quire.gateway.tokens import Token
 from quire.testing.cluster import MemoryCluster
+from quire.wire.issuing import DAY
+from quire.wire.tls import ServingContext, serving_context
+from tests.wire.certificates import authority
 
 pytestmark = pytest.mark.real_time
 
@@ -31,7 +36,9 @@ SECONDS_MAX = 60.0
 
 
 @asynccontextmanager
-async def serving(client: quire.Client, tokens: tuple[Token, ...] = ()) -> AsyncIterator[str]:
+async def serving(
+    client: quire.Client, tokens: tuple[Token, ...] = (), tls: ServingContext | None = None
+) -> AsyncIterator[str]:
     """A gateway for Kafka's clients; yields its address."""
     with closing(socket.socket()) as listening:
         listening.bind(("127.0.0.1", 0))
@@ -41,7 +48,7 @@ async def serving(client: quire.Client, tokens: tuple[Token, ...] = ()) -> Async
         owners = Owners(client, "http://one", limits, None, address)
         gateway = Gateway(client, owners, limits, tokens)
         port = KafkaPort(gateway, GatewayPlace("http://one", address))
-        async with port.serve(listening), asyncio.timeout(SECONDS_MAX):
+        async with port.serve(listening, tls), asyncio.timeout(SECONDS_MAX):
             try:
                 yield address
             finally:
@@ -220,6 +227,20 @@ async def test_a_token_is_needed_where_there_are_tokens() -> None:
             with pytest.raises(KafkaError):
                 await producer.start()
             await producer.stop()
+
+
+async def test_a_client_comes_over_tls_and_a_plain_one_is_refused(tmp_path: Path) -> None:
+    ours = authority()
+    ca, _ = ours.pair.write(tmp_path, "ca")
+    files = ours.issue("gateway", None, ["127.0.0.1"], DAY).write(tmp_path, "gateway")
+    async with cluster() as client, serving(client, tls=serving_context(*files)) as address:
+        options = {"security_protocol": "SSL", "ssl_context": create_ssl_context(cafile=str(ca))}
+        async with started(AIOKafkaProducer(bootstrap_servers=address, **options)) as producer:
+            assert (await producer.send_and_wait(LOG, b"a")).offset == 0
+        plain = AIOKafkaProducer(bootstrap_servers=address, request_timeout_ms=2000)
+        with pytest.raises(KafkaError):
+            await plain.start()
+        await plain.stop()
 
 
 async def test_a_producer_goes_on_with_the_next_gateway() -> None:
