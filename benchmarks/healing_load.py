@@ -4,7 +4,8 @@ lost and its ledgers are copied.
     python -m benchmarks.healing_load [--ledgers 1000] [--bytes 65536] [--seconds 10]
 
 Five bookies of this machine. One writer keeps a window of appends under way. The lost
-bookie holds `--ledgers` ledgers. With `--no-guard` the bookies do not slow down for slow appends.
+bookie holds `--ledgers` ledgers. A bookie slows down for appends that take longer than
+`--slow-append`; `--slow-append 1h` turns that off.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ PAYLOAD: Final = bytes(1000)
 ROLL: Final = 5000
 """Appends of a ledger, as a log rolls its segments."""
 ENTRIES: Final = 8
-NO_GUARD: Final = """
+GUARD: Final = """
 [bookie.serve.storage]
-slow-append-seconds = "1h"
+slow-append-seconds = "{}"
 """
 
 
@@ -142,10 +143,10 @@ if __name__ == "__main__":
     parser.add_argument("--ledgers", type=int, default=1000)
     parser.add_argument("--bytes", type=int, default=65536)
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--no-guard", action="store_true")
+    parser.add_argument("--slow-append", default="0.1s", metavar="DURATION")
     given = parser.parse_args()
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
-        file.write(NO_GUARD if given.no_guard else "")
+        file.write(GUARD.format(given.slow_append))
         file.flush()
         with mock.patch.dict(os.environ, {"QUIRE_CONFIG": file.name, "QUIRE_AUDITOR": "false"}):
             try:
