@@ -29,6 +29,8 @@ STEP = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 SHELL_ONLY = re.compile(r"[|<>$;&]")
+HANGS_SECONDS = 600
+"""No step takes so long, unless it hangs: a busy machine is slow."""
 EXIT_CODE = re.compile(r"# exit code (\d+)")
 SHELL = 'quire() { "$PYTHON" -m quire "$@"; }\n'
 
@@ -93,6 +95,6 @@ def _in_shell(line: str, directory: Path) -> int:
         ["bash", "-euo", "pipefail", "-c", SHELL + line],
         cwd=directory,
         env={key: value for key, value in environment.items() if not key.startswith("QUIRE_")},
-        timeout=60,
+        timeout=HANGS_SECONDS,
         check=False,
     ).returncode

@@ -129,7 +129,7 @@ def play_line(site: Site, line: str, index: int) -> None:
             run_line(line.strip(), site.directory)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_runbooks_do_what_they_say(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.write()
     play(site, monkeypatch, "nothing is to move for a while", 0)
