@@ -11,6 +11,7 @@ SEED   ?=
 JOBS   ?= 2
 MINUTES ?= 5
 IMAGES ?= 50000
+KILLS ?= 1000
 QUICK  := -m 'not slow and not java and not spark and not root'
 ZOOKEEPER ?=
 JAR ?= build/tlc/tla2tools.jar
@@ -31,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations fuzz soak apache interop judges s2 netns browser picture drills bench proto format clean spec tlc docs spark metrics alerts audit
+	ablations mutations fuzz soak sql apache interop judges s2 netns browser picture drills bench proto format clean spec tlc docs spark metrics alerts audit
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -187,6 +188,9 @@ soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=
 
 fuzz: $(VENV)/test.stamp ## wrong requests to a bookie with TLS on both ports: REQUESTS=n of SEED=n; goes on where it ended
 	@$(BIN)/python -m tests.fuzz --requests $(REQUESTS) --seed $(or $(SEED),1)
+
+sql: $(VENV)/test.stamp ## kill applications, relays and consumers of SQL databases KILLS=n times, and compare every row
+	@$(BIN)/python -m tests.sql.kills --kills $(KILLS)
 
 judges: $(VENV)/test.stamp build/judges/porcupine s2 ## soaks of MINUTES=n, drills and RUNS=n simulated runs before judges of their histories; needs Go
 	@$(BIN)/python -m tests.judges --porcupine build/judges/porcupine --s2 build/judges/s2-porcupine \

@@ -59,14 +59,16 @@ def test_a_missing_page_is_named_in_a_sentence() -> None:
 
 
 def modules() -> list[str]:
-    """Every module of the package whose libraries are installed; `__main__` runs the program."""
+    """Every module of the package whose libraries are installed; `__main__` runs the program, and
+    Django's models need the settings of an application.
+    """
     spark = importlib.util.find_spec("pyspark") is not None
     found = [
         each.name
         for each in pkgutil.walk_packages(quire.__path__, "quire.")
         if spark or (not each.name.startswith("quire.spark."))
     ]
-    return [name for name in found if not name.endswith("__main__")]
+    return [name for name in found if not name.endswith(("__main__", ".sql.django"))]
 
 
 def descendants(cls: type[QuireError]) -> set[type[QuireError]]:

@@ -77,7 +77,8 @@
     │   │   ├── TlsMismatchError           one side wants TLS, and the other has none
     │   │   ├── ClientRefusedError         a bookie does not serve this client, and says why
     │   │   └── NotPermittedError          the table of rights denies it to this identity
-    │   └── TransactionEndedError      a function ended the transaction that it works in
+    │   ├── TransactionEndedError      a function ended the transaction that it works in
+    │   └── OutboxRowError             a row of an outbox cannot be a record
     ├── IntegrityError             tell a human: data or identity is wrong
     │   ├── CorruptEntryError          a frame fails its digest or names another entry
     │   ├── CorruptRecordError         a metadata record cannot be believed
@@ -190,7 +191,12 @@ from quire.errors.peers import (
     WishRefusedError,
 )
 from quire.errors.placement import NotEnoughDomainsError
-from quire.errors.sql import PositionMovedError, RecordsMissingError, TransactionEndedError
+from quire.errors.sql import (
+    OutboxRowError,
+    PositionMovedError,
+    RecordsMissingError,
+    TransactionEndedError,
+)
 
 __all__ = [
     "AppendOutcomeUnknownError",
@@ -252,6 +258,7 @@ __all__ = [
     "NotFoundError",
     "NotPermittedError",
     "OpenedReadOnlyError",
+    "OutboxRowError",
     "OutcomeUnknownError",
     "OvertakenError",
     "PositionMovedError",

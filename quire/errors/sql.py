@@ -43,3 +43,15 @@ class TransactionEndedError(InvalidRequestError):
             "commit, rollback and executescript out of it"
         )
         self.what = what
+
+
+class OutboxRowError(InvalidRequestError):
+    """A row of an outbox cannot be a record; neither it nor a later row was appended."""
+
+    def __init__(self, sequence: int, reason: str) -> None:
+        super().__init__(
+            f"the outbox row of sequence {sequence} cannot be a record: {reason}. Correct or "
+            "delete the row; the relay waits with the rows after it"
+        )
+        self.sequence = sequence
+        self.reason = reason

@@ -16,11 +16,11 @@ from quire.client import SESSION_SECONDS, Client
 from quire.election.election import Leadership
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Record, Start
+from quire.sql.adapters import async_target
 from quire.sql.feed import RECORDS, SECONDS, TransactionLimits
 from quire.sql.job import BACKOFF, SUPERSEDED, Job, OnCommit, first_place, open_steps
 from quire.sql.places import TABLE, Move
 from quire.sql.port import AsyncTarget
-from quire.sql.targets import async_target
 
 Apply: TypeAlias = Callable[[Any, Sequence[Record]], Awaitable[None]]
 """Applies records within the transaction of a handle."""

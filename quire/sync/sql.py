@@ -1,4 +1,4 @@
-"""Blocking twins of `quire.sql`: consumers over connections that block."""
+"""Blocking twins of `quire.sql`: consumers and relays over connections that block."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ from typing import Any, TypeAlias
 from quire import sql
 from quire.client import SESSION_SECONDS
 from quire.election.election import Leadership
+from quire.log.manifest.options import LogOptions
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Record, Start
+from quire.sql.adapters import database
+from quire.sql.adapters import target as target_of
 from quire.sql.feed import RECORDS, SECONDS, TransactionLimits
 from quire.sql.job import BACKOFF, SUPERSEDED, Job, OnCommit, Progress, first_place, open_steps
+from quire.sql.outbox import TABLE as OUTBOX
 from quire.sql.places import TABLE, Move
 from quire.sql.port import Target
-from quire.sql.targets import target as target_of
+from quire.sql.relaying import POLL_SECONDS
+from quire.sql.relaying import RECORDS as ROWS
+from quire.sql.threaded import ThreadedDatabase
 from quire.sync.client import SyncClient
 from quire.sync.twins import twin_of_function
 
-__all__ = ["Progress", "consume"]
+__all__ = ["Progress", "consume", "relay"]
 
 Apply: TypeAlias = Callable[[Any, Sequence[Record]], None]
 
@@ -108,3 +114,37 @@ def _lead(
             if job.on_commit is not None:
                 job.on_commit(job.progress(step, total()))
             done(len(step.records))
+
+
+@twin_of_function(sql.relay)
+def relay(
+    client: SyncClient,
+    log: str,
+    connection: Any,
+    *,
+    table: str = OUTBOX,
+    mark: bool = False,
+    follow: bool = True,
+    records: int = ROWS,
+    seconds: float = POLL_SECONDS,
+    options: LogOptions | None = None,
+    session_timeout: float = SESSION_SECONDS,
+) -> int:
+    """See `quire.sql.relay`.
+
+    Here `connection` blocks, as for `consume`. It is used in another thread: connect to SQLite with
+    `check_same_thread=False`.
+    """
+    work = sql.relay(
+        client._client,
+        log,
+        ThreadedDatabase(database(connection)),
+        table=table,
+        mark=mark,
+        follow=follow,
+        records=records,
+        seconds=seconds,
+        options=options,
+        session_timeout=session_timeout,
+    )
+    return client._portal.call(work)

@@ -27,7 +27,18 @@ import pytest
 import quire
 
 PUBLIC = (
-    *("errors", "inspect", "ledgers", "admin", "service", "sql", "sync", "sync.admin", "sync.sql"),
+    *(
+        "errors",
+        "inspect",
+        "ledgers",
+        "admin",
+        "service",
+        "sql",
+        "sql.models",
+        "sync",
+        "sync.admin",
+        "sync.sql",
+    ),
     "testing",
 )
 FOUND = [name for name in PUBLIC if importlib.util.find_spec(f"quire.{name}") is not None]

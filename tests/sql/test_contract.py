@@ -18,8 +18,8 @@ from sqlalchemy.orm import sessionmaker
 from quire.errors import ConfigurationError, PositionMovedError, TransactionEndedError
 from quire.log.records.position import Position
 from quire.sql import AsyncTarget, Move, Place, Target
+from quire.sql.adapters import async_target, target
 from quire.sql.places import TABLE
-from quire.sql.targets import async_target, target
 from tests.sql.memory_target import MemoryDatabase, MemoryTarget
 from tests.support.postgres import Postgres
 

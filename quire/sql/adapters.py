@@ -9,85 +9,106 @@ import inspect
 from typing import Any, Final
 
 from quire.errors import ConfigurationError
+from quire.sql.database import AsyncDatabase, Database
 from quire.sql.places import PlaceStatements
 from quire.sql.port import AsyncTarget, Target
+from quire.sql.positions import AsyncPositionTarget, PositionTarget
+from quire.sql.threaded import ThreadedDatabase
 
 BLOCKING: Final = (
     "a sqlite3.Connection, a psycopg.Connection or a function that makes one, an Engine or a "
-    "sessionmaker of SQLAlchemy, or a Target"
+    "sessionmaker of SQLAlchemy"
 )
 ASYNCHRONOUS: Final = (
     "a psycopg.AsyncConnection or a coroutine function that makes one, an AsyncEngine or an "
-    "async_sessionmaker of SQLAlchemy, or an AsyncTarget"
+    "async_sessionmaker of SQLAlchemy"
 )
 
 
 def target(connection: Any, table: str) -> Target:
-    """Return the blocking adapter of a database. Raises `ConfigurationError` without one."""
+    """Return a table of places in a database, with calls that block.
+
+    Raises `ConfigurationError` for a value without an adapter.
+    """
     statements = PlaceStatements(table)
+    if isinstance(connection, Target) and not inspect.iscoroutinefunction(connection.prepare):
+        return connection
+    return PositionTarget(database(connection), statements)
+
+
+def async_target(connection: Any, table: str) -> AsyncTarget:
+    """Return a table of places in a database, with coroutines.
+
+    Raises `ConfigurationError` for a value without an adapter.
+    """
+    statements = PlaceStatements(table)
+    if isinstance(connection, AsyncTarget) and inspect.iscoroutinefunction(connection.prepare):
+        return connection
+    return AsyncPositionTarget(async_database(connection), statements)
+
+
+def database(connection: Any) -> Database:
+    """Return the blocking adapter of a database. Raises `ConfigurationError` without one."""
     libraries = _libraries(connection)
     if "sqlite3" in libraries:
-        from quire.sql.sqlite import SqliteTarget
+        from quire.sql.sqlite import SqliteDatabase
 
-        return SqliteTarget(connection, statements)
+        return SqliteDatabase(connection)
     if "psycopg" in libraries:
         import psycopg
 
-        from quire.sql.psycopg import PsycopgTarget
+        from quire.sql.psycopg import PsycopgDatabase
 
         if isinstance(connection, psycopg.Connection):
-            return PsycopgTarget(connection, statements)
+            return PsycopgDatabase(connection)
     if "sqlalchemy" in libraries:
-        from quire.sql.sqlalchemy import SOURCES, SqlalchemyTarget
+        from quire.sql.sqlalchemy import SOURCES, SqlalchemyDatabase
 
         if isinstance(connection, SOURCES):
-            return SqlalchemyTarget(connection, statements)
+            return SqlalchemyDatabase(connection)
     if inspect.isfunction(connection) and not inspect.iscoroutinefunction(connection):
-        return _made(connection, statements)
-    if isinstance(connection, Target) and not inspect.iscoroutinefunction(connection.prepare):
-        return connection
+        return _made(connection)
     raise ConfigurationError(
         f"{connection!r} is not a database for quire.sync.sql: give {BLOCKING}. With a connection "
         "of asyncio use quire.sql"
     )
 
 
-def _made(connect: Any, statements: PlaceStatements) -> Target:
+def _made(connect: Any) -> Database:
     made = connect()
     if "psycopg" in _libraries(made):
         import psycopg
 
-        from quire.sql.psycopg import PsycopgTarget
+        from quire.sql.psycopg import PsycopgDatabase
 
         if isinstance(made, psycopg.Connection):
-            return PsycopgTarget(made, statements, connect)
+            return PsycopgDatabase(made, connect)
     raise ConfigurationError(
         f"the function {connect.__name__} makes {made!r}, not a psycopg.Connection"
     )
 
 
-def async_target(connection: Any, table: str) -> AsyncTarget:
+def async_database(connection: Any) -> AsyncDatabase:
     """Return the adapter of a database for asyncio. Raises `ConfigurationError` without one."""
-    statements = PlaceStatements(table)
+    if isinstance(connection, ThreadedDatabase):
+        return connection
     libraries = _libraries(connection)
     if "psycopg" in libraries:
         import psycopg
 
-        from quire.sql.psycopg import AsyncPsycopgTarget
+        from quire.sql.psycopg import AsyncPsycopgDatabase
 
         if isinstance(connection, psycopg.AsyncConnection):
-            return AsyncPsycopgTarget(connection, statements)
+            return AsyncPsycopgDatabase(connection)
     if "sqlalchemy" in libraries:
-        from quire.sql.sqlalchemy import ASYNC_SOURCES, AsyncSqlalchemyTarget
+        from quire.sql.sqlalchemy import ASYNC_SOURCES, AsyncSqlalchemyDatabase
 
         if isinstance(connection, ASYNC_SOURCES):
-            return AsyncSqlalchemyTarget(connection, statements)
+            return AsyncSqlalchemyDatabase(connection)
     if inspect.iscoroutinefunction(connection):
-        from quire.sql.psycopg import AsyncPsycopgTarget
+        from quire.sql.psycopg import AsyncPsycopgDatabase
 
-        return AsyncPsycopgTarget(None, statements, connection)
-    if isinstance(connection, AsyncTarget) and inspect.iscoroutinefunction(connection.prepare):
-        return connection
+        return AsyncPsycopgDatabase(None, connection)
     raise ConfigurationError(
         f"{connection!r} is not a database for quire.sql: give {ASYNCHRONOUS}. With a connection "
         "that blocks use quire.sync.sql"

@@ -1,0 +1,249 @@
+"""Rows of an outbox become records once, in commit order: on real databases."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import MetaData, create_engine, insert
+from sqlalchemy.ext.asyncio import create_async_engine
+
+import quire.sql
+import quire.sync.sql
+from quire.errors import LogReplacedError, OutboxRowError, PositionMovedError
+from quire.log.records.position import Record
+from quire.sql.adapters import async_database
+from quire.sql.models import outbox_table
+from quire.sql.outbox import BYTES_MAX, OutboxStatements, Row, Sent, first_of
+from quire.sql.relaying import OutboxTable
+from quire.sync import SyncClient
+from quire.testing import MemoryCluster
+from tests.support.postgres import Postgres
+
+LOG = "orders"
+INSERT = "INSERT INTO quire_outbox (log, payload) VALUES (%s, %s)"
+
+
+@pytest.fixture
+def client() -> Iterator[SyncClient]:
+    with MemoryCluster() as cluster, quire.sync.connect(cluster.store_uri) as connected:
+        yield connected
+
+
+@pytest.fixture
+def dsn(server: Postgres, client: SyncClient) -> str:
+    """A schema whose outbox is there and empty."""
+    made = server.new_schema()
+    drain(client, lambda: psycopg.connect(made))
+    return made
+
+
+def drain(client: SyncClient, connection: Any, **options: Any) -> int:
+    return quire.sync.sql.relay(client, LOG, connection, follow=False, **options)
+
+
+def read(client: SyncClient) -> list[Record]:
+    return list(client.read_log(LOG))
+
+
+def payloads(client: SyncClient) -> list[bytes]:
+    return [record.payload for record in read(client)]
+
+
+def test_rows_become_records_and_are_deleted(client: SyncClient, dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as application:
+        for number in range(5):
+            application.execute(INSERT, (LOG, b"%d" % number))
+        application.execute(INSERT, ("other", b"not ours"))
+        assert drain(client, lambda: psycopg.connect(dsn), records=2) == 5
+        assert payloads(client) == [b"0", b"1", b"2", b"3", b"4"]
+        left = application.execute("SELECT log FROM quire_outbox").fetchall()
+        assert left == [("other",)]
+    assert drain(client, lambda: psycopg.connect(dsn)) == 0
+
+
+def test_rows_have_keys_headers_and_times_and_can_be_marked(client: SyncClient, dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as application:
+        application.execute(
+            "INSERT INTO quire_outbox (log, payload, key, headers, event_time_ms) "
+            "VALUES (%s, %s, %s, %s, %s)",
+            (LOG, b"buy", b"alice", '{"trace": "7", "empty": null}', 1234),
+        )
+        application.execute(INSERT, (LOG, b"sell"))
+        assert drain(client, lambda: psycopg.connect(dsn), mark=True) == 2
+        buy, sell = read(client)
+        assert (buy.key, dict(buy.headers)) == (b"alice", {"trace": b"7", "empty": None})
+        assert buy.event_time_ms == 1234
+        marked = application.execute("SELECT log_offset FROM quire_outbox ORDER BY id").fetchall()
+        assert marked == [(buy.offset,), (sell.offset,)]
+        assert drain(client, lambda: psycopg.connect(dsn), mark=True) == 0
+
+
+def test_a_late_commit_with_a_lower_id_is_neither_skipped_nor_first(
+    client: SyncClient, dsn: str
+) -> None:
+    """The order is that of the commits, whatever the order of the inserts."""
+    with psycopg.connect(dsn) as early, psycopg.connect(dsn) as late:
+        late.execute(INSERT, (LOG, b"inserted first, committed last"))
+        early.execute(INSERT, (LOG, b"inserted last, committed first"))
+        early.commit()
+        assert drain(client, lambda: psycopg.connect(dsn)) == 1
+        late.execute(INSERT, (LOG, b"its second row"))
+        late.commit()
+        assert drain(client, lambda: psycopg.connect(dsn)) == 2
+    assert payloads(client) == [
+        b"inserted last, committed first",
+        b"inserted first, committed last",
+        b"its second row",
+    ]
+
+
+def test_two_transactions_in_one_append_are_in_commit_order(client: SyncClient, dsn: str) -> None:
+    with psycopg.connect(dsn) as early, psycopg.connect(dsn) as late:
+        late.execute(INSERT, (LOG, b"late"))
+        early.execute(INSERT, (LOG, b"early"))
+        early.commit()
+        late.commit()
+        late.execute(INSERT, (LOG, b"never"))
+        late.rollback()
+    assert drain(client, lambda: psycopg.connect(dsn)) == 2
+    assert payloads(client) == [b"early", b"late"]
+
+
+def test_rows_from_before_the_trigger_are_relayed_in_order_of_their_ids(
+    client: SyncClient, server: Postgres
+) -> None:
+    """A migration made the table, and the application was quicker than the first relay."""
+    engine = create_engine(server.url(server.new_schema()))
+    metadata = MetaData()
+    outbox = outbox_table(metadata)
+    metadata.create_all(engine)
+    with engine.begin() as connection:
+        connection.execute(insert(outbox), [{"log": LOG, "payload": b"a"}])
+        connection.execute(insert(outbox), [{"log": LOG, "payload": b"b"}])
+    assert drain(client, engine) == 2
+    with engine.begin() as connection:
+        connection.execute(insert(outbox), [{"log": LOG, "payload": b"c", "headers": "{}"}])
+    assert drain(client, engine) == 1
+    assert payloads(client) == [b"a", b"b", b"c"]
+    engine.dispose()
+
+
+def test_an_outbox_in_sqlite(client: SyncClient, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "a.db", check_same_thread=False)) as rows:
+        drain(client, rows)
+        for payload in (b"a", b"b"):
+            rows.execute("INSERT INTO quire_outbox (log, payload) VALUES (?, ?)", (LOG, payload))
+            rows.commit()
+            assert drain(client, rows) == 1  # an emptied table gives no number twice
+    assert payloads(client) == [b"a", b"b"]
+
+
+def test_an_invalid_row_stops_the_relay_after_the_rows_before(client: SyncClient, dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as application:
+        application.execute(INSERT, (LOG, b"good"))
+        bad = "INSERT INTO quire_outbox (log, payload, headers) VALUES (%s, '', '[1]')"
+        application.execute(bad, (LOG,))
+        application.execute(INSERT, (LOG, b"later"))
+        with pytest.raises(OutboxRowError, match=r"headers are not a JSON object.* delete the row"):
+            drain(client, lambda: psycopg.connect(dsn))
+        assert payloads(client) == [b"good"]
+        application.execute("DELETE FROM quire_outbox WHERE headers IS NOT NULL")
+        drain(client, lambda: psycopg.connect(dsn))
+    assert payloads(client) == [b"good", b"later"]
+
+
+def test_a_recreated_log_is_told(client: SyncClient, dsn: str) -> None:
+    client.delete_log(LOG)
+    with pytest.raises(LogReplacedError):
+        drain(client, lambda: psycopg.connect(dsn))
+
+
+@pytest.mark.parametrize("moment", ["before the append", "after the append", "after the note"])
+def test_a_relay_that_dies_anywhere_appends_once(
+    client: SyncClient, dsn: str, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(dsn, autocommit=True) as application:
+        for number in range(4):
+            application.execute(INSERT, (LOG, b"%d" % number))
+        dying(monkeypatch, moment)
+        with pytest.raises(ZeroDivisionError):
+            drain(client, lambda: psycopg.connect(dsn), records=2)
+        application.execute(INSERT, (LOG, b"4"))  # the next append could have other rows
+        drain(client, lambda: psycopg.connect(dsn), records=3)
+    assert payloads(client) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    """Let the relay die the second time that it comes to a moment."""
+    real, step = quire.sql.relaying.append, OutboxTable.step
+    left = {"append": 3, "note": 2}
+
+    def is_due(name: str) -> bool:
+        left[name] -= 1
+        return left[name] == 0
+
+    async def append(leader: Any, sent: Any, rows: Any) -> Any:
+        die = moment.endswith("the append") and is_due("append")
+        if die and moment.startswith("before"):
+            raise ZeroDivisionError
+        places = await real(leader, sent, rows)
+        if die:
+            raise ZeroDivisionError
+        return places
+
+    async def stepping(self: OutboxTable, *given: Any) -> Any:
+        found = await step(self, *given)
+        if moment == "after the note" and is_due("note"):
+            raise ZeroDivisionError
+        return found
+
+    monkeypatch.setattr(quire.sql.relaying, "append", append)
+    monkeypatch.setattr(OutboxTable, "step", stepping)
+
+
+@pytest.mark.real_time
+async def test_a_late_relay_notes_nothing(server: Postgres) -> None:
+    """Its note is fenced by the relay's row; its appends are by the takeover of the log."""
+    engine = create_async_engine(server.url(server.new_schema()))
+    made = [
+        OutboxTable(async_database(engine), OutboxStatements(), LOG, mark=False, records=9)
+        for _ in range(2)
+    ]
+
+    for each in made:
+        await each.prepare()
+    old, new = [await each.open("id-1", random.Random(1)) for each in made]
+    assert old == new
+    async with engine.begin() as connection:
+        await connection.exec_driver_sql(
+            "INSERT INTO quire_outbox (log, payload) VALUES ('orders', 'a')"
+        )
+    await made[1].step(new, (), ())
+    with pytest.raises(PositionMovedError, match="another process went on"):
+        await made[0].step(old, (), ())
+    await engine.dispose()
+
+
+def row(sequence: int, size: int = 1) -> Row:
+    return Row(sequence, bytes(size), None, None, None)
+
+
+def test_an_append_has_the_rows_that_fit_and_one_at_least() -> None:
+    large = row(1, BYTES_MAX + 1)
+    assert first_of([large, row(2)]) == [large]
+    assert first_of([row(1), row(2)]) == [row(1), row(2)]
+    half = BYTES_MAX // 2
+    assert len(first_of([row(1, half), row(2, half), row(3)])) == 1
+    assert first_of([]) == []
+
+
+def test_a_relay_knows_whether_an_append_was_begun() -> None:
+    assert Sent("p", "id", 3, 7).is_pending
+    assert not Sent("p", "id", 7, 7).is_pending
