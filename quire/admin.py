@@ -1,5 +1,5 @@
 """Administration of logs: rebuild a manifest, delete garbage, ingest ledgers and show the jobs that
-do, offload segments.
+do, offload segments, keep an Iceberg table.
 
     deleted = await quire.admin.gc(client)
 
@@ -8,11 +8,12 @@ Every function takes a client first. `quire.sync.admin` has the blocking twins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from quire.client import Client
 from quire.entry import LedgerId
+from quire.extras import needed_for
 from quire.log.maintenance.ingest import Ingest, drop_silent_jobs
 from quire.log.maintenance.job_info import JobInfo, LogJobs, PartInfo
 from quire.log.maintenance.parts import write_part
@@ -20,7 +21,9 @@ from quire.log.manifest.cold_files import ColdFile
 from quire.log.manifest.info import LogInfo, info_of
 from quire.log.manifest.jobs import Job
 from quire.log.manifest.options import LogOptions
+from quire.log.records.keyring import Keyring
 from quire.service.snapshots import gc_snapshots
+from quire.table.values import TableTarget, TableUpdate
 
 __all__ = [
     "Garbage",
@@ -28,11 +31,13 @@ __all__ = [
     "JobInfo",
     "LogJobs",
     "PartInfo",
+    "TableUpdate",
     "gc",
     "ingest",
     "jobs",
     "offload",
     "rebuild",
+    "update_table",
 ]
 
 
@@ -190,6 +195,53 @@ async def offload(
         if not keep_ledgers:
             await work.release()
     return moved
+
+
+async def update_table(
+    client: Client,
+    name: str,
+    table: str,
+    *,
+    catalog: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    password: bytes = b"",
+    keyring: Keyring | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> TableUpdate:
+    """Bring an Apache Iceberg table up to date with a log.
+
+    Args:
+        client: a client of the cluster.
+        name: the log's name.
+        table: the table with its namespace, as in `"sales.orders"`. It is created if there is none.
+        catalog: the name of the catalog in pyiceberg's configuration; None for its default.
+        properties: of the catalog, as pyiceberg names them (`uri`, `warehouse`, …); they come
+            before those of the configuration.
+        password: the log's password.
+        keyring: the keys of an encrypted log. The table has its records in plain text.
+        on_progress: called after each commit with records added, and how many there will be.
+
+    Returns:
+        The offsets that the table has, and how many records were added.
+
+    Raises:
+        NoSuchLogError: the log does not exist.
+        LogReplacedError: the log was deleted and recreated during the call.
+        ConfigurationError: the catalog cannot be opened; or the table has records of another log,
+            or records that this log lost; or pyiceberg is missing.
+        TableError: the catalog or the file system of the table does not answer.
+        UnreadableError, DecryptionError: records cannot be read.
+
+    Cancellation: ends after the commit under way. A repetition continues.
+
+    Guarantees: each snapshot of the table has every record of the log from one offset to another
+        once, in the order of their offsets. The last one has all that were confirmed at the call,
+        and none that was trimmed. Calls may be killed, and may run at the same time.
+    """
+    with needed_for("a table", "iceberg"):
+        from quire.table.update import ScannedLog, bring_up
+    target = TableTarget(table, catalog, dict(properties or {}))
+    return await bring_up(ScannedLog(client, name, password, keyring), target, on_progress)
 
 
 class IngestJob:

@@ -12,6 +12,7 @@ within `needed_for`, so that a missing package is an error with its remedy.
     all        these six
     arrow      pyarrow                      scan_log
     cold       pyarrow                      segments in files
+    iceberg    pyiceberg, pyarrow           a log as an Iceberg table
     tracing    opentelemetry-api            spans of clients and bookies: tracer_provider=…
     sasl       pure-sasl                    auth=sasl of zk://
     spark      pyspark, pyarrow             quire.spark

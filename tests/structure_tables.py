@@ -157,7 +157,15 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.election",
         "quire.log",
     ),
-    "quire.admin": ("quire.client", "quire.entry", "quire.log", "quire.service"),
+    "quire.table": (*VALUES, "quire.table", "quire.client", "quire.columns", "quire.log"),
+    "quire.admin": (
+        "quire.client",
+        "quire.entry",
+        "quire.extras",
+        "quire.log",
+        "quire.service",
+        "quire.table",
+    ),
     "quire.view": (
         *VALUES,
         "quire.view",
@@ -348,7 +356,9 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.log.cold.parquet",
         "quire.log.cold.reader",
         "quire.log.cold.tier",
+        "quire.table",
     ),
+    "pyiceberg": ("quire.table.iceberg",),
     "google_crc32c": (
         "quire.metadata.archive",
         "quire.entry",

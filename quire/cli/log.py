@@ -18,6 +18,7 @@ from quire.cli.places import parse_offset
 from quire.cli.reading import end, read, tail
 from quire.cli.replication import key_file_option, password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
+from quire.cli.table import table
 from quire.cli.upkeep import gc, jobs, rebuild
 from quire.client import Client
 from quire.errors import NoSuchLogError
@@ -40,7 +41,9 @@ def log() -> None:
     """Write and read logs."""
 
 
-for command in (read, tail, end, copy, cursor, create, list_, show, watch, set_, jobs, rebuild, gc):
+_READ = (read, tail, end, copy, table)
+_SHAPE = (cursor, create, list_, show, watch, set_)
+for command in (*_READ, *_SHAPE, jobs, rebuild, gc):
     log.add_command(command)
 
 

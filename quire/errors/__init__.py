@@ -14,6 +14,7 @@
     │   ├── LogFullError               a log's manifest takes no more segments: trim the log
     │   ├── LogBeingDeletedError       a deletion has begun; the log takes no writes for now
     │   ├── ColdTierError              the file system of cold segments does not answer
+    │   ├── TableError                 the catalog or files of an Iceberg table do not answer
     │   └── BehindError                the bookies that answer know less of a log than others did
     ├── OutcomeUnknownError        it may or may not have happened; re-read before doing it again
     │   ├── AppendOutcomeUnknownError  an append failed after it was sent
@@ -171,6 +172,7 @@ from quire.errors.logs import (
     MissingKeyError,
     OvertakenError,
     SparkFailedError,
+    TableError,
     TooManyJobsError,
     TooManyProducersError,
     TxidOrderError,
@@ -276,6 +278,7 @@ __all__ = [
     "StoreOutcomeUnknownError",
     "StoreUnavailableError",
     "StoreWentBackError",
+    "TableError",
     "TailConflictError",
     "TlsMismatchError",
     "TooManyJobsError",

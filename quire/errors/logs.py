@@ -186,6 +186,18 @@ class ColdTierError(RetryError):
         self.reason = reason
 
 
+class TableError(RetryError):
+    """The catalog or the file system of an Iceberg table does not answer, or refuses."""
+
+    def __init__(self, table: str, reason: str) -> None:
+        super().__init__(
+            f"table {table} is unavailable: {reason}; the same call finds what was committed, and "
+            "goes on"
+        )
+        self.table = table
+        self.reason = reason
+
+
 class SparkFailedError(QuireError):
     """Spark itself failed: its master, its Java, or an expression that was given to it."""
 

@@ -190,6 +190,7 @@ COMMANDS: Final[Mapping[str, frozenset[Action]]] = {
     "log rebuild": frozenset({READ, OBSERVE, OPERATE}),
     "log set": frozenset({OPERATE}),
     "log show": _LOOKS,
+    "log table": _READS,
     "log tail": _READS,
     "log trim": frozenset({OPERATE}),
     "log watch": _LOOKS,

@@ -1,14 +1,15 @@
-"""Blocking twins of `quire.admin`: rebuild, gc, jobs, ingest and offload."""
+"""Blocking twins of `quire.admin`: rebuild, gc, jobs, ingest, offload and update_table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from quire import admin
-from quire.admin import Garbage, IngestJob, JobInfo, LogJobs, PartInfo
+from quire.admin import Garbage, IngestJob, JobInfo, LogJobs, PartInfo, TableUpdate
 from quire.entry import LedgerId
 from quire.log.manifest.info import LogInfo
 from quire.log.manifest.options import LogOptions
+from quire.log.records.keyring import Keyring
 from quire.sync.client import SyncClient
 from quire.sync.portal import Portal
 from quire.sync.twins import twin_of, twin_of_function
@@ -19,11 +20,13 @@ __all__ = [
     "LogJobs",
     "PartInfo",
     "SyncIngestJob",
+    "TableUpdate",
     "gc",
     "ingest",
     "jobs",
     "offload",
     "rebuild",
+    "update_table",
 ]
 
 
@@ -66,6 +69,32 @@ def offload(
 ) -> Sequence[str]:
     """See `quire.admin.offload`."""
     work = admin.offload(client._client, name, target, password=password, keep_ledgers=keep_ledgers)
+    return client._portal.call(work)
+
+
+@twin_of_function(admin.update_table)
+def update_table(
+    client: SyncClient,
+    name: str,
+    table: str,
+    *,
+    catalog: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    password: bytes = b"",
+    keyring: Keyring | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> TableUpdate:
+    """See `quire.admin.update_table`."""
+    work = admin.update_table(
+        client._client,
+        name,
+        table,
+        catalog=catalog,
+        properties=properties,
+        password=password,
+        keyring=keyring,
+        on_progress=on_progress,
+    )
     return client._portal.call(work)
 
 

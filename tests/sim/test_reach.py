@@ -48,6 +48,7 @@ UNREACHED: Final = {
     "healing/rolling.py": "healing/test_rolling.py",
     "healing/wishes.py": "healing/test_wishes.py",
     "leading.py": "test_leading.py",
+    "table": "table",
     "log/reading/spans.py": "log/reading/test_spans.py",
     "log/records/attribute_json.py": "gateway/test_bodies.py",
     "log/maintenance/advancing.py": "log/maintenance/test_advancing.py",

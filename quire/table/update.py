@@ -1,0 +1,210 @@
+"""Bringing an Iceberg table up to date with its log: every record once, in commits of some size.
+
+    look      at the extent of the log, and at the end that the table names
+    remove    the rows of records that were trimmed
+    append    the records from the table's end to the log's, a commit for every 256 MiB
+
+The log is the truth. A run does what is missing, so it may be killed at any point and repeated.
+
+Invariants:
+  - Rows and the offset that they end before are one commit. A killed run leaves a whole number of
+    commits, and files that no snapshot names.
+  - A commit holds only on the snapshot that the run looked at. Of two runs at once one commits; the
+    other looks again, and drops what it has.
+  - Rows are committed after the log was seen to have its id still: then all of them were read from
+    that log.
+  - The record before the table's end must be where the table has it. Else the log lost records and
+    gave their offsets away again, as after a rebuild, and nothing is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from quire.aio.tasks import in_thread
+from quire.client import Client
+from quire.errors import (
+    ConfigurationError,
+    LogReplacedError,
+    NoSuchLedgerError,
+    PositionTrimmedError,
+    TableError,
+)
+from quire.log.records.keyring import Keyring
+from quire.table.iceberg import COLUMNS, LogTable, TableChangedError, TableEnd
+from quire.table.values import TableTarget, TableUpdate
+
+COMMIT_BYTES: Final = 256 * 1024 * 1024
+"""Rows that are committed together, and held in memory until then; a segment is usually as large.
+1 TB of records makes some 4,000 snapshots.
+"""
+
+LOOKS_MAX: Final = 100
+"""How often other programs may be quicker, or a trim takes what is read, before a run gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedLog:
+    """A log, and how it is read."""
+
+    client: Client
+    name: str
+    password: bytes
+    keyring: Keyring | None
+
+    async def extent(self, log_id: str) -> tuple[int, int] | None:
+        """Return the log's first offset and its end; None if it has no record.
+
+        Raises `LogReplacedError`.
+        """
+        spans = await self.client.snapshot_log(self.name, password=self.password)
+        await self.check(log_id)
+        if not spans:
+            return None
+        reader = await self.client.scan_log(
+            self.name, columns=("offset",), password=self.password, keyring=self.keyring
+        )
+        first = await in_thread(partial(_first_offset, reader))
+        return None if first is None else (first, spans[-1].offsets.stop)
+
+    async def check(self, log_id: str) -> None:
+        """Raise `LogReplacedError` unless the log has this id."""
+        if (await self.client.log_info(self.name)).log_id != log_id:
+            raise LogReplacedError(self.name)
+
+    async def rows(self, start: int, end: int) -> Any:
+        """Return a reader of the rows from one offset to before another."""
+        return await self.client.scan_log(
+            self.name, start, end, columns=COLUMNS, password=self.password, keyring=self.keyring
+        )
+
+
+def _first_offset(reader: Any) -> int | None:
+    with reader:
+        for batch in reader:
+            first: int = batch.column("offset")[0].as_py()
+            return first
+    return None
+
+
+async def bring_up(
+    source: ScannedLog, target: TableTarget, on_progress: Callable[[int, int], None]
+) -> TableUpdate:
+    """Bring a table up to date. `quire.admin.update_table` has the terms."""
+    log_id = (await source.client.log_info(source.name)).log_id
+    table = await in_thread(partial(LogTable.open, target, source.name, log_id))
+    run = _TableRun(source, table, target.table, log_id, on_progress)
+    for _ in range(LOOKS_MAX):
+        try:
+            await run.go()
+        except TableChangedError:
+            continue
+        except (PositionTrimmedError, NoSuchLedgerError):
+            extent = await source.extent(log_id)
+            if extent is not None and extent[0] <= run.first:  # no trim explains it
+                raise
+            continue
+        return TableUpdate(
+            target.table, source.name, log_id, run.first, run.end, run.appended, table.snapshot_id
+        )
+    raise TableError(target.table, f"other programs committed first {LOOKS_MAX} times")
+
+
+class _TableRun:
+    """One run: looks, removes and appends until the table has what the log had at the look."""
+
+    def __init__(
+        self,
+        source: ScannedLog,
+        table: LogTable,
+        name: str,
+        log_id: str,
+        on_progress: Callable[[int, int], None],
+    ) -> None:
+        self._source = source
+        self._table = table
+        self._name = name
+        self._log_id = log_id
+        self._on_progress = on_progress
+        self.first = self.end = self.appended = 0
+
+    async def go(self) -> None:
+        """Look, remove, append. Raises `TableChangedError`, `PositionTrimmedError`."""
+        extent = await self._source.extent(self._log_id)
+        reach = await in_thread(self._table.reach)
+        if extent is None:  # all records were trimmed, or none was written
+            at = 0 if reach is None else reach.end
+            extent = (at, at)
+        self.first, self.end = extent
+        if reach is not None and reach.end > self.end:
+            raise self._lost(f"the log ends before offset {self.end}")
+        if reach is not None:
+            await in_thread(partial(self._table.remove_before, self.first, reach))
+        start = max(self.first, 0 if reach is None else reach.end)
+        if start < self.end:
+            await self._append(start, reach)
+
+    async def _append(self, start: int, reach: TableEnd | None) -> None:
+        known = reach is not None and reach.last is not None and start > self.first
+        reader = await self._source.rows(start - known, self.end)
+        total = self.appended + self.end - start
+        with reader:
+            batches = iter(reader)
+            if known and reach is not None:
+                batches = await in_thread(partial(self._skip_known, batches, reach))
+            while (rows := await in_thread(partial(_chunk, batches))) is not None:
+                found = rows.column("offset")[0].as_py()
+                if found != start:  # offset 0 asks for the first record left
+                    raise PositionTrimmedError(self._source.name, f"offset {start}", str(found))
+                start += len(rows)
+                await self._source.check(self._log_id)
+                await in_thread(partial(self._table.append, rows, _reach_of(rows)))
+                self.appended += len(rows)
+                self._on_progress(self.appended, total)
+
+    def _skip_known(self, batches: Iterator[Any], reach: TableEnd) -> Iterator[Any]:
+        """Return the batches without their first record, which the table has already."""
+        batch = next(batches)  # the look found records after it
+        found = _position(batch, 0)
+        if found != reach.last:
+            raise self._lost(
+                f"offset {reach.end - 1} is at {found} in the log, at {reach.last} in the table"
+            )
+
+        def rest() -> Iterator[Any]:
+            if len(batch) > 1:
+                yield batch.slice(1)
+            yield from batches
+
+        return rest()
+
+    def _lost(self, reason: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"table {self._name} has records that log {self._source.name!r} lost, as after a "
+            f"rebuild: {reason}: name another table"
+        )
+
+
+def _chunk(batches: Iterator[Any]) -> Any:
+    """Return the rows of the next commit, None after the last."""
+    taken, size = [], 0
+    for batch in batches:
+        taken.append(batch)
+        size += batch.nbytes
+        if size >= COMMIT_BYTES:
+            break
+    return pa.Table.from_batches(taken) if taken else None
+
+
+def _reach_of(rows: Any) -> TableEnd:
+    last = len(rows) - 1
+    return TableEnd(rows.column("offset")[last].as_py() + 1, _position(rows, last))
+
+
+def _position(rows: Any, index: int) -> str:
+    return ".".join(str(rows.column(name)[index].as_py()) for name in ("segment", "entry", "slot"))
