@@ -69,6 +69,36 @@ class LedgerTail:
     fenced: bool | None = False
 
 
+class UseKind(StrEnum):
+    """The work of a connection with a ledger."""
+
+    WRITES = "writes"
+    RECOVERS = "recovers"
+    FOLLOWS = "follows"
+    READS = "reads"
+
+
+class LedgerUse(NamedTuple):
+    """A connection that uses a ledger, as one bookie knows it."""
+
+    ledger: LedgerId
+    kind: UseKind
+    peer: str
+    """The other end of the connection, after its identity if it has one."""
+    idle_seconds: float
+    """Since its last answered call; 0 while it waits for entries."""
+
+
+class LedgerUses(NamedTuple):
+    """The uses of a bookie's ledgers: the latest ones, and how many more there are."""
+
+    uses: tuple[LedgerUse, ...] = ()
+    left_out: int = 0
+
+
+NO_USES: Final = LedgerUses()
+
+
 @dataclass(frozen=True, slots=True)
 class BookieInfo:
     """A bookie's own description of itself: identity, whether it takes new entries, bytes of disk.
@@ -87,6 +117,8 @@ class BookieInfo:
     """What its storage did since the start, by name (docs/operations.md, "Counters")."""
     highest: LedgerId | None = None
     """The highest ledger that it has entries of or dropped, −1 for none; None if it cannot tell."""
+    in_use: LedgerUses = NO_USES
+    """The connections that use its ledgers, as its server knows them."""
 
 
 QUIRE_TLS: Final = "quire+tls"

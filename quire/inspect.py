@@ -5,7 +5,7 @@ program names them in its annotations. The types of objects that calls return an
 rarely names are here, too: `Opening`, `OpeningReader`, `LeadingLog` and `LogCursors`.
 """
 
-from quire.bookie import BookieAddress, BookieInfo, TlsPorts
+from quire.bookie import BookieAddress, BookieInfo, LedgerUse, LedgerUses, TlsPorts, UseKind
 from quire.election.election import Leader
 from quire.labels import Domain, Labels
 from quire.leading import LeadingLog
@@ -55,6 +55,8 @@ __all__ = [
     "LeadingLog",
     "LedgerInfo",
     "LedgerState",
+    "LedgerUse",
+    "LedgerUses",
     "LogCursors",
     "LogEnd",
     "LogInfo",
@@ -74,4 +76,5 @@ __all__ = [
     "Start",
     "TlsPorts",
     "Txids",
+    "UseKind",
 ]

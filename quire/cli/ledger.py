@@ -32,6 +32,7 @@ from quire.cli.payloads import encode_payload, payload_fields, payload_option, r
 from quire.cli.places import parse_ledger
 from quire.cli.replication import password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
+from quire.cli.users import print_users, user_fields, users_of_ledger
 from quire.entry import DigestKind, Entry
 from quire.errors import (
     ConfigurationError,
@@ -228,7 +229,8 @@ def _printer(settings: Settings, encoding: str) -> Callable[[Entry], None]:
 @_ledger
 @with_settings
 def show(settings: Settings, ledger: int) -> None:
-    """Show a ledger's metadata: its state, its quorums, and which bookies hold which entries.
+    """Show a ledger's metadata: its state, its quorums, and which bookies hold which entries. Shows
+    also which processes use it, as far as its bookies know their connections.
 
     \b
     Example:
@@ -240,6 +242,7 @@ def show(settings: Settings, ledger: int) -> None:
 async def _show(settings: Settings, ledger: int) -> None:
     async with settings.connect() as client:
         info = await client.ledger_info(ledger)
+        users = await users_of_ledger(client, info)
     fields = _summary(info)
     if settings.json:
         fragments: list[Value] = [
@@ -251,6 +254,7 @@ async def _show(settings: Settings, ledger: int) -> None:
                 "placement": str(info.placement),
                 "custom_metadata": dict(info.custom_metadata),
                 "fragments": fragments,
+                **user_fields(users),
             }
         )
         return
@@ -262,6 +266,7 @@ async def _show(settings: Settings, ledger: int) -> None:
     click.echo()
     rows = [(each.first, "  ".join(each.bookies)) for each in info.fragments]
     print_table(("first entry", "bookies"), rows, empty="")
+    print_users(users)
 
 
 @ledger.command(short_help="Compare ledgers with the entries that bookies hold.")

@@ -78,6 +78,7 @@ def fields(look: ClusterLook, orders: TopOrders) -> dict[str, Any]:
         "logs": logs,
         "log_count": rows.log_count,
         "clients": len(look.clients),
+        "users": shape(look.users.users),
     }
 
 
@@ -118,11 +119,20 @@ def _head(look: ClusterLook, rows: TopRows) -> list[RenderableType]:
     first = Text(f"quire top  {at}  ", no_wrap=True, overflow="ellipsis")
     first.append(head.severity, COLORS.get(head.severity, ""))
     first.append(f"  {', '.join(parts)}  {cell(look.store)}")
-    why = look.trouble or (head.reasons[0].text if head.reasons else "")
+    why = look.trouble or (head.reasons[0].text if head.reasons else _in_use(look))
     return [
         first,
         Text(cell(why), COLORS.get(head.severity, ""), no_wrap=True, overflow="ellipsis"),
     ]
+
+
+def _in_use(look: ClusterLook) -> str:
+    """Return how many ledgers are written and read; empty where no bookie tells that."""
+    users = look.users
+    if not users.users:
+        return ""
+    written, read = words.plural(users.writers, "ledger"), words.plural(users.readers, "reader")
+    return f"{written} written, {read}"
 
 
 def _rest(count: int, what: str) -> list[RenderableType]:

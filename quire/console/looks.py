@@ -15,6 +15,7 @@ from quire.entry import BookieId
 from quire.healing.state import BookieFacts, State
 from quire.healing.verdict import ClusterFacts
 from quire.repair.assignments import Assignments
+from quire.view.users import UsersView, users_of
 from quire.view.values import ClientView, CursorView, LogView
 
 USED, RECORDS, LEDGERS, LOGS = "used_bytes", "records", "ledgers", "logs"
@@ -87,6 +88,12 @@ class ClusterLook:
     def pace(self, bookie: BookieId) -> BookiePace:
         """Return how quick a bookie is."""
         return self.paces.get(bookie, BookiePace())
+
+    @property
+    def users(self) -> UsersView:
+        """The processes that use ledgers, as the bookies that answered know them."""
+        facts = () if self.facts is None else self.facts.bookies
+        return users_of(each.info for each in facts if each.info is not None)
 
     def members_of(self, *states: State) -> list[BookieFacts]:
         """Return the bookies in some states."""

@@ -3,7 +3,7 @@
 The parts that do the work name it, and know nothing of OpenTelemetry. A span costs one ledger that
 is opened, one takeover, one roll or one move, never one entry; the silent port costs a call.
 
-A span that is begun inside of another one, in the same task, belongs to it. So the recoveries of a
+A span that begins inside of another, in the same task, belongs to it. So the recoveries of a
 takeover stand below it, and all of them below the span of the application. The work of a task that
 lives as long as its log or bookie has no such parent: it is `alone`.
 """

@@ -1,6 +1,7 @@
 """What a cluster looks like at one moment: values to show, and one place that gathers them.
 
     values.py    pure   a bookie, a log with its leader and cursors, a client, the cluster
+    users.py     pure   the processes that use ledgers, from the answers of several bookies
     shapes.py    pure   the same as JSON
     gather.py           asks the metadata store and the bookies through a client
 

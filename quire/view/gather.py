@@ -10,14 +10,16 @@ that does not answer within `ANSWER_SECONDS` has its reason in `trouble`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
 from quire.aio.timing import time_limit
+from quire.bookie import BookieInfo
 from quire.client import Client
+from quire.entry import BookieId
 from quire.errors import CorruptRecordError, NoSuchLogError, NoSuchNodeError, QuireError
 from quire.healing.facts import Ask, gather_facts
 from quire.healing.state import LOST_SECONDS
@@ -31,6 +33,7 @@ from quire.metastore.members import read_members
 from quire.metastore.store import MetadataStore
 from quire.metastore.zookeeper_probe import ServerStatus, probe
 from quire.metastore.zookeeper_uri import parse_uri
+from quire.view.users import UsersView, users_of
 from quire.view.values import ClientView, ClusterView, CursorView, LeaderView, LogView
 
 ANSWER_SECONDS: Final = 5.0
@@ -139,6 +142,25 @@ async def gather_clients(client: Client) -> list[ClientView]:
         for each in members
     ]
     return sorted(views, key=lambda each: (each.where, each.name))
+
+
+async def gather_users(client: Client, bookies: Collection[BookieId]) -> UsersView:
+    """Ask some bookies which connections use their ledgers. Unregistered bookies are left out;
+    `silent` names bookies that do not answer.
+    """
+    known = [each.bookie for each in client.bookies() if each.bookie in bookies]
+
+    async def ask(bookie: BookieId) -> BookieInfo | None:
+        try:
+            async with time_limit(ANSWER_SECONDS):
+                return await client.bookie_info(bookie)
+        except (TimeoutError, QuireError):
+            return None
+
+    answers = await _each(known, ask)
+    silent = [name for name, answer in zip(known, answers, strict=True) if answer is None]
+    found = users_of(answer for answer in answers if answer is not None)
+    return found._replace(silent=tuple(silent))
 
 
 async def zookeepers(store: str) -> list[tuple[str, ServerStatus | None]]:

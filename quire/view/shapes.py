@@ -45,4 +45,5 @@ def shape_cluster(view: ClusterView) -> dict[str, Any]:
         "logs": [{**shape(each), "records": each.records} for each in view.logs],
         "log_count": len(view.log_names),
         "clients": shape(view.clients),
+        "users": shape(view.users.users),
     }

@@ -18,6 +18,7 @@ from quire.healing.verdict import ClusterFacts, Verdict, health
 from quire.log.manifest.info import SegmentInfo
 from quire.metastore.heartbeat import Place
 from quire.metastore.standing import Standing
+from quire.view.users import UsersView, users_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,11 @@ class ClusterView:
     def verdict(self) -> Verdict:
         """Its health, with reasons."""
         return health(self.facts)
+
+    @cached_property
+    def users(self) -> UsersView:
+        """The processes that use ledgers, as the bookies that answered know them."""
+        return users_of(each.info for each in self.facts.bookies if each.info is not None)
 
     @cached_property
     def bookies(self) -> Sequence[BookieView]:

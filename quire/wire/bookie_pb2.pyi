@@ -211,7 +211,7 @@ class InfoRequest(_message.Message):
     def __init__(self, bookie: _Optional[str] = ...) -> None: ...
 
 class InfoReply(_message.Message):
-    __slots__ = ("bookie", "writable", "disk_free_bytes", "disk_total_bytes", "ledgers", "failure", "in_limbo", "counters", "highest")
+    __slots__ = ("bookie", "writable", "disk_free_bytes", "disk_total_bytes", "ledgers", "failure", "in_limbo", "counters", "highest", "uses", "uses_left_out")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -228,6 +228,8 @@ class InfoReply(_message.Message):
     IN_LIMBO_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
     HIGHEST_FIELD_NUMBER: _ClassVar[int]
+    USES_FIELD_NUMBER: _ClassVar[int]
+    USES_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     bookie: str
     writable: bool
     disk_free_bytes: int
@@ -237,4 +239,18 @@ class InfoReply(_message.Message):
     in_limbo: int
     counters: _containers.ScalarMap[str, int]
     highest: int
-    def __init__(self, bookie: _Optional[str] = ..., writable: bool = ..., disk_free_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., ledgers: _Optional[int] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., in_limbo: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., highest: _Optional[int] = ...) -> None: ...
+    uses: _containers.RepeatedCompositeFieldContainer[LedgerUse]
+    uses_left_out: int
+    def __init__(self, bookie: _Optional[str] = ..., writable: bool = ..., disk_free_bytes: _Optional[int] = ..., disk_total_bytes: _Optional[int] = ..., ledgers: _Optional[int] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., in_limbo: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., highest: _Optional[int] = ..., uses: _Optional[_Iterable[_Union[LedgerUse, _Mapping]]] = ..., uses_left_out: _Optional[int] = ...) -> None: ...
+
+class LedgerUse(_message.Message):
+    __slots__ = ("ledger", "kind", "peer", "idle_ms")
+    LEDGER_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    IDLE_MS_FIELD_NUMBER: _ClassVar[int]
+    ledger: int
+    kind: str
+    peer: str
+    idle_ms: int
+    def __init__(self, ledger: _Optional[int] = ..., kind: _Optional[str] = ..., peer: _Optional[str] = ..., idle_ms: _Optional[int] = ...) -> None: ...

@@ -8,10 +8,11 @@ defect of the bookie: the client learns only that an error occurred.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from quire.bookie import BookieInfo, LedgerTail
+from quire.bookie import BookieInfo, LedgerTail, LedgerUse, LedgerUses, UseKind
 from quire.entry import BookieId, EntryId
 from quire.errors import (
     BookieBusyError,
@@ -35,6 +36,9 @@ from quire.wire import bookie_pb2 as pb
 
 REASON_CHARACTERS_MAX: Final = 1000
 """Longer texts of an error are cut: a reply must not grow with what went wrong."""
+
+
+_USE_KINDS: Final = frozenset(UseKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,16 @@ def encode_info(info: BookieInfo) -> pb.InfoReply:
         in_limbo=info.in_limbo or 0,
         counters=info.counters,
         highest=info.highest,
+        uses=[
+            pb.LedgerUse(
+                ledger=each.ledger,
+                kind=each.kind,
+                peer=each.peer,
+                idle_ms=round(each.idle_seconds * 1000),
+            )
+            for each in info.in_use.uses
+        ],
+        uses_left_out=info.in_use.left_out,
     )
 
 
@@ -195,4 +209,13 @@ def decode_info(reply: pb.InfoReply) -> BookieInfo:
         in_limbo=reply.in_limbo,
         counters=dict(sorted(reply.counters.items())),
         highest=reply.highest if reply.HasField("highest") else None,
+        in_use=LedgerUses(tuple(_uses(reply)), reply.uses_left_out),
     )
+
+
+def _uses(reply: pb.InfoReply) -> Iterator[LedgerUse]:
+    """Yield the uses whose kinds this program knows."""
+    for each in reply.uses:
+        if each.kind in _USE_KINDS:
+            kind, idle = UseKind(each.kind), each.idle_ms / 1000
+            yield LedgerUse(each.ledger, kind, each.peer, idle)

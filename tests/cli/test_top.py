@@ -48,6 +48,16 @@ def test_a_frame_shows_each_figure_of_a_bookie_and_a_log() -> None:
         assert figure in log
 
 
+def test_the_head_counts_ledgers_in_use_and_json_lists_them() -> None:
+    look = scene.used(scene.healthy(3, 1), scene.WRITER, scene.FOLLOWER)
+    assert drawn(look)[1] == "1 ledger written, 1 reader"
+    users = fields(look, TopOrders())["users"]
+    assert [(each["kind"], each["user"], each["ledger"]) for each in users] == [
+        ("writes", "10.0.0.7", 1005),
+        ("follows", "billing", 1005),
+    ]
+
+
 @pytest.mark.parametrize("trouble", [scene.healthy, lambda: scene.all_troubles(scene.healthy())])
 @pytest.mark.parametrize("width", [80, 40, 200])
 def test_a_frame_keeps_to_its_space(trouble: Callable[[], ClusterLook], width: int) -> None:

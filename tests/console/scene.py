@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from quire.bookie import LedgerUse, LedgerUses, UseKind
 from quire.console.looks import RECORDS, USED, BookiePace, ClusterLook, LogLook
 from quire.console.ring import Point
 from quire.healing.state import BookieFacts
@@ -117,6 +118,21 @@ def healthy(bookies: int = 6, logs: int = 12) -> ClusterLook:
         *(bookie(f"b{number:02}", f"r{number % 3}", heard=3.0) for number in range(bookies)),
         logs=tuple(log(f"log-{number:04}", cursors=(cursor(),)) for number in range(logs)),
     )
+
+
+WRITER = LedgerUse(1005, UseKind.WRITES, "10.0.0.7:4711", 2.0)
+FOLLOWER = LedgerUse(1005, UseKind.FOLLOWS, "billing at ipv4:10.0.0.8:4712", 0.0)
+
+
+def used(value: ClusterLook, *uses: LedgerUse) -> ClusterLook:
+    """Ledgers are in use at the first bookie, in a cluster with the log `log-0000` alone."""
+    assert value.facts is not None
+    first, *others = value.facts.bookies
+    assert first.info is not None
+    first = replace(first, info=replace(first.info, in_use=LedgerUses(uses)))
+    look = value.logs["log-0000"]
+    facts = replace(value.facts, bookies=(first, *others))
+    return replace(value, facts=facts, logs={"log-0000": look}, log_names=["log-0000"])
 
 
 def with_pace(value: ClusterLook, name: str, pace: BookiePace) -> ClusterLook:

@@ -257,6 +257,17 @@ def test_clients_are_listed_with_the_logs_they_lead() -> None:
     assert [(each.version, each.bookies, each.clients) for each in page.versions] == [("1.0", 6, 2)]
 
 
+def test_ledgers_in_use_are_listed_with_their_logs() -> None:
+    quiet = healthy()
+    assert connections(quiet).users == []
+    page = connections(scene.used(quiet, scene.WRITER, scene.FOLLOWER))
+    assert page.users_total == 2
+    assert [(each.kind, each.user, each.log, each.last) for each in page.users] == [
+        ("writes", "10.0.0.7", "log-0000", "2.0 s ago"),
+        ("follows", "billing", "log-0000", "waits for entries"),
+    ]
+
+
 def test_pages_have_a_hundred_rows() -> None:
     rows = list(range(250))
     assert [len(page_of(rows, page)[1]) for page in (1, 2, 3)] == [100, 100, 50]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from quire.bookie import BookieInfo, LedgerTail
+from quire.bookie import BookieInfo, LedgerTail, LedgerUse, LedgerUses, UseKind
 from quire.errors import (
     BookieBusyError,
     BookieUnavailableError,
@@ -44,6 +45,10 @@ BOOKIE, KEY, RUN, PACKET = "b" * 32, bytes(range(20)), b"a run's bytes", b"a pac
 INFO = BookieInfo(BOOKIE, True, 5, 10, 3, 1, {"flushes": 4})
 TAIL = LedgerTail(b"frame", b"packet", 8, True)
 LATER_INFO = BookieInfo(BOOKIE, True, 5, 10, 3, 1, {"flushes": 4}, 9)
+USED_INFO = replace(
+    LATER_INFO,
+    in_use=LedgerUses((LedgerUse(7, UseKind.WRITES, "writer at 10.0.0.1:4711", 1.5),), 2),
+)
 LATER_ERRORS: tuple[QuireError, ...] = (
     NoSuchEntryError(7, 3, 9),
     LedgerDisownedError(7, 3, "another bookie holds it"),
@@ -119,14 +124,16 @@ def _read_errors(data: bytes) -> Any:
     return [repr(decode_failure(each.failure)) for each in decode_reply(data).failures]
 
 
-def _message(name: str, message: Any, read: Callable[[Any], Any], value: Any) -> Golden:
+def _message(
+    name: str, message: Any, read: Callable[[Any], Any], value: Any, *parts: str
+) -> Golden:
     kind = type(message)
     return Golden(
         f"{name}.message",
         value,
         lambda: message.SerializeToString(),
         lambda data: read(kind.FromString(data)),
-        (f"Wire: {kind.__name__}",),
+        tuple(f"Wire: {each}" for each in (kind.__name__, *parts)),
     )
 
 
@@ -209,6 +216,7 @@ WIRE = (
     ),
     _message("info-reply", encode_info(INFO), decode_info, INFO),
     _message("info-reply-2", encode_info(LATER_INFO), decode_info, LATER_INFO),
+    _message("info-reply-3", encode_info(USED_INFO), decode_info, USED_INFO, "LedgerUse"),
     Golden(
         "client.frames",
         [REQUEST],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import quire.bookie
 from quire import errors
-from quire.bookie import BookieInfo, LedgerTail
+from quire.bookie import BookieInfo, LedgerTail, LedgerUse, LedgerUses, UseKind
 from quire.errors import (
     BookieUnavailableError,
     CorruptStorageError,
@@ -21,6 +21,7 @@ from quire.errors import (
     NoSuchLedgerError,
     QuireError,
 )
+from quire.storage.serving.uses import TOLD_MAX
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import (
     RANGES_MAX,
@@ -141,6 +142,22 @@ def test_the_longest_piece_of_a_list_fits_into_a_message() -> None:
 def test_accounts_travel() -> None:
     info = BookieInfo("b1", False, 2**50, 2**51, 3, counters={"a_b": 2**40, "c": 0})
     assert decode_info(pb.InfoReply.FromString(encode_info(info).SerializeToString())) == info
+
+
+def test_uses_travel_and_unknown_kinds_are_left_out() -> None:
+    uses = tuple(LedgerUse(7, kind, "10.0.0.1:4711", 2.5) for kind in UseKind)
+    info = BookieInfo("b1", True, 1, 2, 3, in_use=LedgerUses(uses, 9))
+    message = encode_info(info)
+    assert decode_info(pb.InfoReply.FromString(message.SerializeToString())) == info
+    message.uses[0].kind = "borrows"
+    assert decode_info(message).in_use == LedgerUses(uses[1:], 9)
+
+
+def test_the_uses_of_a_bookie_fit_into_a_message() -> None:
+    peer = "spiffe://" + "x" * 1024 + " at [::1]:65535"
+    uses = (LedgerUse(2**62, UseKind.RECOVERS, peer, 300.0),) * TOLD_MAX
+    info = BookieInfo("b1", True, 1, 2, 3, in_use=LedgerUses(uses))
+    assert encode_info(info).ByteSize() < MESSAGE_BYTES_MAX
 
 
 def test_replies_raise_what_the_bookie_raised() -> None:

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from quire.bookie import UseKind
 from quire.console import words
 from quire.console.looks import ClusterLook
 from quire.console.views.paging import Paging, page_of
+from quire.view.users import UserView
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,18 @@ class ClientRow:
     name: str
     leads: Sequence[str]
     leads_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserRow:
+    """A process that uses a ledger: its work, the log of the ledger, and the last call."""
+
+    user: str
+    kind: str
+    ledger: int
+    log: str
+    connections: Sequence[str]
+    last: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +52,13 @@ class ConnectionsPage:
     paging: Paging
     rows: Sequence[ClientRow]
     versions: Sequence[VersionCount]
+    users: Sequence[UserRow]
+    users_total: int
     at_ms: int
 
+
+USERS_MAX = 100
+"""Users of ledgers on the page."""
 
 LEADS_MAX = 5
 """Logs that are named beside a client."""
@@ -64,7 +83,32 @@ def connections(snapshot: ClusterLook, page: int = 1) -> ConnectionsPage:
         VersionCount(version or words.NONE, clients[version], bookies[version])
         for version in sorted(clients.keys() | bookies.keys())
     ]
-    return ConnectionsPage(paging, rows, versions, snapshot.at_ms)
+    users, total = _users(snapshot)
+    return ConnectionsPage(paging, rows, versions, users, total, snapshot.at_ms)
+
+
+def _users(snapshot: ClusterLook) -> tuple[list[UserRow], int]:
+    """Return the first users of ledgers, writers first, and the number of all."""
+    found, left_out, _ = snapshot.users
+    logs = {
+        segment.ledger: name
+        for name, look in snapshot.logs.items()
+        for segment in look.view.youngest
+    }
+    rows = [
+        UserRow(
+            *(each.user, str(each.kind), each.ledger, logs.get(each.ledger, "")),
+            *(each.peers, _last(each)),
+        )
+        for each in found[:USERS_MAX]
+    ]
+    return rows, len(found) + left_out
+
+
+def _last(user: UserView) -> str:
+    if user.kind is UseKind.FOLLOWS:
+        return "waits for entries"
+    return f"{words.seconds(user.idle_seconds)} ago"
 
 
 def _process(text: str) -> str:

@@ -13,15 +13,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
+from contextlib import closing
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
+from quire.bookie import UseKind
 from quire.entry import LedgerId
 from quire.errors import InvalidRequestError, QuireError, WrongBookieError
 from quire.requests import TRACE, Trace, run_id
 from quire.rights.calls import RUN
 from quire.run import PEEK_BYTES, peek
 from quire.storage.serving.limits import Reception
+from quire.storage.serving.uses import StreamUses
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import decode_request
 from quire.wire.identity import ANONYMOUS, Identity
@@ -71,10 +74,11 @@ NOWHERE: Final = Origin()
 class _Slot(Trace):
     """One run between its arrival and its acknowledgement."""
 
-    __slots__ = ("answer", "done", "failure", "head", "ledger", "size")
+    __slots__ = ("answer", "done", "failure", "head", "kind", "ledger", "size")
 
-    def __init__(self, arrived: float, ledger: LedgerId, size: int) -> None:
+    def __init__(self, arrived: float, ledger: LedgerId, size: int, kind: UseKind) -> None:
         super().__init__(arrived)
+        self.kind = kind
         self.ledger = ledger
         self.head = b""
         """The beginning of the run."""
@@ -100,6 +104,7 @@ class AddStream:
     ) -> None:
         self._reception = reception
         self._origin = origin
+        self._uses = StreamUses(reception.uses, origin.peer)
         self._now = asyncio.get_running_loop().time
         self._context = context
         self._identity = identity
@@ -120,7 +125,7 @@ class AddStream:
 
     async def serve(self) -> None:
         """Serve until the client ends the stream, breaks it, or breaks the rules of its numbers."""
-        with self._reception.streaming(self):
+        with self._reception.streaming(self), closing(self._uses):
             await self._serve()
 
     async def _serve(self) -> None:
@@ -200,7 +205,8 @@ class AddStream:
     def _start(
         self, run: pb.AddRun, data: bytes, denial: QuireError | None, arrived: float
     ) -> None:
-        slot = _Slot(arrived, run.ledger, len(data))
+        kind = UseKind.RECOVERS if run.recovery else UseKind.WRITES
+        slot = _Slot(arrived, run.ledger, len(data), kind)
         self._slots.append(slot)
         self._bytes += slot.size
         self._received += 1
@@ -230,6 +236,8 @@ class AddStream:
     def _finish(self, slot: _Slot, error: BaseException | None) -> None:
         if error is not None:
             slot.failure = self._reception.failure(error)
+        else:
+            self._uses.note(slot.ledger, slot.kind, slot.arrived)
         slot.done = True
         if self._slots and slot is self._slots[0]:
             self._ready.set()

@@ -14,6 +14,7 @@ import logging
 import resource
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -26,6 +27,7 @@ from quire.bookie import (
     Bookie,
     BookieAddress,
     TlsPorts,
+    UseKind,
     list_all,
 )
 from quire.entry import BookieId, LedgerId
@@ -35,6 +37,7 @@ from quire.storage.serving.add_stream import AddStream, Origin, decode_runs
 from quire.storage.serving.handing_over import NotTakenError, give_up, hand_over
 from quire.storage.serving.idlers import Idlers, watch
 from quire.storage.serving.limits import (
+    PEER,
     Doorkeeper,
     Reception,
     ServiceLimits,
@@ -190,6 +193,8 @@ class BookieService:
                     bytes_max=bytes_max,
                 )
                 trace.worked = self.reception.now()
+                kind = UseKind.RECOVERS if request.HasField("fence_key") else UseKind.READS
+                self.reception.uses.note(request.ledger, kind, PEER.get(), trace.worked)
                 return found
 
     @_answers(pb.TailReply)
@@ -200,7 +205,8 @@ class BookieService:
     @_answers(pb.TailReply)
     async def WaitTail(self, request: pb.WaitTailRequest) -> pb.TailReply:  # noqa: N802
         timeout = min(request.timeout_ms / 1000, WAIT_SECONDS_MAX)
-        tail = await self.bookie.wait_tail(request.ledger, request.above, timeout)
+        with self.reception.uses.waiting(request.ledger, PEER.get()):
+            tail = await self.bookie.wait_tail(request.ledger, request.above, timeout)
         if (trace := TRACE.get()) is not None:
             trace.begin_again(self.reception.now())
         return encode_tail(tail)
@@ -223,7 +229,8 @@ class BookieService:
 
     @_answers(pb.InfoReply)
     async def Info(self, request: pb.InfoRequest) -> pb.InfoReply:  # noqa: N802
-        return encode_info(await self.bookie.info())
+        info = await self.bookie.info()
+        return encode_info(replace(info, in_use=self.reception.in_use()))
 
 
 @asynccontextmanager

@@ -11,10 +11,11 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from quire.bookie import Bookie
+from quire.bookie import Bookie, LedgerUses
 from quire.entry import BookieId, LedgerId
 from quire.errors import (
     BookieBusyError,
@@ -30,6 +31,7 @@ from quire.storage.serving.held_bytes import HeldBytes
 from quire.storage.serving.idlers import Idlers
 from quire.storage.serving.quota import Quota
 from quire.storage.serving.refusals import Refusals
+from quire.storage.serving.uses import Uses
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import encode_failure, is_internal
 from quire.wire.grpc_tls import peer_identity
@@ -44,6 +46,10 @@ from quire.wire.transport import (
 
 _log = logging.getLogger(__name__)
 _slow_log = logging.getLogger("quire.slow")
+
+
+PEER: Final[ContextVar[str]] = ContextVar("quire_peer", default="")
+"""The client of the call at hand, as logs name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +238,7 @@ class Reception:
             "ListEntries": self.lists,
             "ListLedgers": self.lists,
         }
+        self.uses: Final = Uses()
         self._streams: list[Stream] = []
         self._settled = asyncio.Event()
 
@@ -294,6 +301,7 @@ class Reception:
         trace, request = Trace(self.now()), request or new_request_id()
         REQUEST_ID.set(request)
         TRACE.set(trace)
+        PEER.set(peer)
         try:
             yield trace
         finally:
@@ -368,6 +376,10 @@ class Reception:
     def now(self) -> float:
         """Return the loop's clock, which traces are noted by."""
         return asyncio.get_running_loop().time()
+
+    def in_use(self) -> LedgerUses:
+        """Return the connections that use the bookie's ledgers now."""
+        return self.uses.told(self.now())
 
     def expect(self, bookie: BookieId) -> None:
         """Raise `WrongBookieError` for a call that is meant for another bookie."""
