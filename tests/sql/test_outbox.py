@@ -116,6 +116,23 @@ def test_two_transactions_in_one_append_are_in_commit_order(client: SyncClient, 
     assert payloads(client) == [b"early", b"late"]
 
 
+def test_a_commit_waits_for_one_that_has_drawn_its_number(client: SyncClient, dsn: str) -> None:
+    """Else the relay could see the later number first, and take the lower one for sent."""
+    with psycopg.connect(dsn) as first, psycopg.connect(dsn) as second:
+        first.execute(INSERT, (LOG, b"first"))
+        first.execute("SET CONSTRAINTS ALL IMMEDIATE")  # as if it were in its commit
+        second.execute("SET LOCAL lock_timeout = '50ms'")
+        second.execute(INSERT, (LOG, b"too early"))
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            second.commit()
+        first.commit()
+        second.rollback()
+        second.execute(INSERT, (LOG, b"second"))
+        second.commit()
+    assert drain(client, lambda: psycopg.connect(dsn)) == 2
+    assert payloads(client) == [b"first", b"second"]
+
+
 def test_rows_from_before_the_trigger_are_relayed_in_order_of_their_ids(
     client: SyncClient, server: Postgres
 ) -> None:
