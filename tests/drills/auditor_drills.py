@@ -93,6 +93,7 @@ async def returned() -> Proof:
         await here.cluster.restart(0)  # it has flushed all to its entry logs then
         bookie, held = here.bookie(0), await _ledgers_of(here, here.bookie(0))
         before = _disk_bytes(here, 0)
+        check(bool(held) and before > 0, f"it held {held} ledgers, {before} bytes of entry logs")
         await here.kill(0)
         await _until(here, _is_healed)
         await here.cluster.restart(0)
