@@ -83,6 +83,8 @@ _STATE: Final = (
             "ledgers": "ledgers with data on it",
             "ledgers_in_limbo": "ledgers that it may have lost data of",
             "loop_lag_seconds": "how much later than asked for the event loop ran a timer last",
+            "certificate_end_seconds": "when its certificate ends, in seconds since 1970; only "
+            "with TLS",
             "standing_away": "1 while an operator keeps it away",
             "standing_draining": "1 while it drains",
             "pace_percent": "the rate of copying, in percent of `upkeep-bytes-per-second`",

@@ -200,14 +200,17 @@ async def _check_tls(
     beside: TlsPorts | None,
     bookie: BookieId,
     store: MetadataStore,
+    vitals: Vitals,
     *,
     accepted: bool,
 ) -> None:
     """Raise `ConfigurationError` for a certificate of another bookie, and for a metadata store that
-    every client may change, unless that is accepted or ports without TLS are still there.
+    every client may change, unless that is accepted or ports without TLS are still there. Have the
+    vitals say when the certificate ends.
     """
     check_certificate(bookie, tls)
     if tls is not None:
+        vitals.certificate_end = partial(_certificate_end, tls)
         await check_store(store, accepted=accepted or beside is not None)
 
 
@@ -216,6 +219,11 @@ def _tell_of_service(vitals: Vitals, registration: Registration, stack: AsyncExi
     vitals.is_registered = lambda: registration.is_registered
     vitals.reach(Stage.SERVING)
     stack.callback(vitals.reach, Stage.ENDING)
+
+
+def _certificate_end(tls: Contexts) -> float:
+    """Return when the certificate ends that the files have now."""
+    return tls.certificates.credentials.validity.end
 
 
 def check_certificate(bookie: BookieId, tls: Contexts | None) -> None:
@@ -339,7 +347,7 @@ async def serve(
             store, cookie = await wait_for_store(partial(open_store, store_uri), disk, vitals, rng)
             stack.push_async_callback(store.close)
             vitals.look_at_healing = healing and partial(healing, store)
-            await _check_tls(tls, beside, cookie.bookie, store, accepted=insecure_network)
+            await _check_tls(tls, beside, cookie.bookie, store, vitals, accepted=insecure_network)
             vitals.reach(Stage.RECOVERING)
             observer = stack.enter_context(observing("bookie", cookie.bookie))
             make = partial(BookieNode.open, rng=rng, on_fatal=on_fatal, options=options)

@@ -32,7 +32,7 @@ KNOWN: Final = {
 WORDS: Final = frozenset(
     {
         *("sum", "max", "min", "count", "by", "and", "or", "unless"),
-        *("rate", "increase", "delta", "changes", "predict_linear"),
+        *("rate", "increase", "delta", "changes", "predict_linear", "time"),
         *("max_over_time", "min_over_time", "histogram_quantile"),
     }
 )

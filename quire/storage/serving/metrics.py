@@ -83,6 +83,7 @@ class BookieCollector(Collector):
             *_state(info),
             *_counted(info),
             *_measured(self._meter),
+            *_certificate(self._vitals),
             *_directories(await self._vitals.places()),
             *_healing(await self._vitals.healing(STORE_SECONDS)),
         ]
@@ -128,6 +129,11 @@ def _measured(meter: Meter) -> Iterator[Metric]:
     yield histogram("quire_bookie_disk_write_seconds", written)
     yield values("quire_bookie_disk_written_bytes_total", single(meter.written_bytes))
     yield value("quire_bookie_loop_lag_seconds", meter.loop_lag)
+
+
+def _certificate(vitals: Vitals) -> Iterator[Metric]:
+    if vitals.certificate_end is not None:
+        yield value("quire_bookie_certificate_end_seconds", vitals.certificate_end())
 
 
 def _directories(places: Iterable[tuple[str, str, int, int]]) -> Iterator[Metric]:

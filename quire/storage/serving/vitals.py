@@ -42,6 +42,8 @@ class Vitals:
         self.look_at_places: Callable[[], Awaitable[Sequence[tuple[str, str, int, int]]]] | None
         self.look_at_places = None
         self.look_at_healing: Callable[[], Awaitable[HealingFigures]] | None = None
+        self.certificate_end: Callable[[], float] | None = None
+        """When the certificate ends, in seconds since 1970; None without TLS."""
 
     def reach(self, stage: Stage, remark: str = "") -> None:
         """Note the step that the process is at."""

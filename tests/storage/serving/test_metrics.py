@@ -52,6 +52,8 @@ ELSEWHERE = {
 }
 """Counters of tasks that a bookie alone does not have: they need a way to the others."""
 
+ONLY_WITH_TLS = {"certificate_end_seconds"}
+
 Figures = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
@@ -175,7 +177,7 @@ def test_every_figure_of_a_bookie_is_in_the_table_and_the_other_way_round(
         missing = rows - shown
         assert shown <= rows
         assert {each.removeprefix("quire_bookie_").removesuffix("_total") for each in missing} == (
-            ELSEWHERE
+            ELSEWHERE | ONLY_WITH_TLS
         )
 
     asyncio.run(main())
@@ -193,6 +195,17 @@ def test_a_bookie_whose_storage_failed_is_not_up() -> None:
     async def main() -> None:
         async with serve_metrics(vitals_of(Failed("b")), Meter(), "127.0.0.1", 0) as address:
             assert await asyncio.to_thread(ask, address) == {("quire_bookie_up", ()): 0}
+
+    asyncio.run(main())
+
+
+def test_a_bookie_with_tls_shows_when_its_certificate_ends() -> None:
+    async def main() -> None:
+        vitals, ends = vitals_of(MemoryBookie("b")), [1000.0]
+        vitals.certificate_end = ends.pop
+        async with serve_metrics(vitals, Meter(), "127.0.0.1", 0) as address:
+            figures = await asyncio.to_thread(ask, address)
+            assert figures["quire_bookie_certificate_end_seconds", ()] == 1000
 
     asyncio.run(main())
 
