@@ -10,7 +10,7 @@ within `needed_for`, so that a missing package is an error with its remedy.
     gateway    cli, metrics, zookeeper, and starlette, uvicorn: logs over HTTP
     console    click, rich, kazoo and starlette, uvicorn, jinja2: pages about a cluster
     all        these six
-    arrow      pyarrow                      scan_log
+    arrow      pyarrow                      scan_log, append_table
     cold       pyarrow                      segments in files
     iceberg    pyiceberg, pyarrow           a log as an Iceberg table
     tracing    opentelemetry-api            spans of clients and bookies: tracer_provider=…

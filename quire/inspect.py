@@ -13,6 +13,7 @@ from quire.ledger.info import FragmentInfo, LedgerInfo
 from quire.ledger.inventory import Holding, Inventory, Shortage
 from quire.ledger.metadata import LedgerState
 from quire.ledger.ranges import Ranges
+from quire.log.leader.tables import AppendedTable
 from quire.log.maintenance.cursor_record import CursorInfo
 from quire.log.maintenance.cursors import LogCursors
 from quire.log.manifest.cold_files import ColdFile
@@ -34,6 +35,7 @@ from quire.scan import Place
 __all__ = [
     "EVERYTHING",
     "Appended",
+    "AppendedTable",
     "AttributeColumns",
     "Attributes",
     "Base",

@@ -353,6 +353,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.spark",
         "quire.columns",
         "quire.scan",
+        "quire.log.records.arrow_rows",
         "quire.log.cold.parquet",
         "quire.log.cold.reader",
         "quire.log.cold.tier",

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from quire.errors import InvalidRequestError, QuireError
+from quire.log.records.arrow_rows import RecordRows, rows_of
 from quire.spark.clients import worker_client
 from quire.spark.errors import reporting
 from quire.spark.options import WriteOptions, is_pattern
-from quire.spark.rows import RecordRows, rows_of
 from quire.spark.versions import DataSourceStreamArrowWriter
 from quire.spark.writer import LogStreamWriter, LogWriter, Parts, PartWriter
 

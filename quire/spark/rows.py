@@ -1,15 +1,12 @@
-"""Rows of a data frame as records to write.
-
-A log takes `payload`, and beside it `key`, `headers` and `event_time`, as a read gives them. A
-column `log` names each row's log.
+"""Data frames that can be written: the columns of `quire.log.records.arrow_rows`, and `log`, which
+names each row's log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Final
 
-import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -19,10 +16,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from quire.errors import ConfigurationError, InvalidRequestError
-from quire.log.records.attributes import NO_ATTRIBUTES, Attributes, NewRecord
-
-Cell: TypeAlias = bytes | str | None
+from quire.errors import ConfigurationError
 
 
 def _is_bytes(kind: DataType) -> bool:
@@ -64,42 +58,3 @@ def check_schema(schema: StructType) -> bool:
             f"names each row's log, not ({found}): select(expression.alias('payload'))"
         )
     return "log" in kinds
-
-
-class RecordRows(NamedTuple):
-    """Records to write, by column. `attributes` are empty if the frame has none of its columns."""
-
-    payloads: Sequence[Cell]
-    attributes: Sequence[Attributes] = ()
-
-
-def rows_of(batch: pa.RecordBatch) -> RecordRows:
-    """Return the rows of a batch. Raises `InvalidRequestError` for a value that no record has."""
-    payloads = batch.column("payload").to_pylist()
-    names = batch.schema.names
-    if not {"key", "headers", "event_time"} & set(names):
-        return RecordRows(payloads)
-
-    def column(name: str) -> list[Any]:
-        return batch.column(name).to_pylist() if name in names else [None] * len(payloads)
-
-    if "event_time" in names:
-        times = batch.column("event_time").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-    else:
-        times = pa.nulls(len(payloads), pa.int64())
-    parts = column("key"), column("headers"), times.to_pylist()
-    return RecordRows(payloads, [_attributes(*each) for each in zip(*parts, strict=True)])
-
-
-def _attributes(key: Cell, headers: Sequence[Any] | None, time_us: int | None) -> Attributes:
-    if key is None and not headers and time_us is None:
-        return NO_ATTRIBUTES
-    pairs = [(each["name"], _bytes(each["value"])) for each in headers or () if each is not None]
-    if any(name is None for name, _ in pairs):
-        raise InvalidRequestError(f"a header has no name: {headers!r}")
-    time_ms = None if time_us is None else time_us // 1000
-    return NewRecord(b"", key=_bytes(key), headers=pairs, event_time=time_ms).attributes
-
-
-def _bytes(cell: Cell) -> bytes | None:
-    return cell.encode() if isinstance(cell, str) else cell

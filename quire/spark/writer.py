@@ -31,6 +31,7 @@ from quire.entry import LedgerId
 from quire.errors import ConfigurationError, InvalidRequestError
 from quire.log.manifest.capacity import warning
 from quire.log.manifest.manifest import Job
+from quire.log.records.arrow_rows import RecordRows, rows_of
 from quire.log.records.attributes import (
     ATTRIBUTES_BYTES,
     NO_ATTRIBUTES,
@@ -47,7 +48,6 @@ from quire.spark.content import Content
 from quire.spark.errors import reporting
 from quire.spark.options import WriteOptions
 from quire.spark.patience import patiently
-from quire.spark.rows import RecordRows, rows_of
 from quire.spark.versions import DataSourceStreamArrowWriter
 from quire.sync import SyncLedgerWriter
 from quire.sync.ingest import SyncIngest

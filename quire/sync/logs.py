@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Self, TypeAlias
 
 from quire.log.leader.log import Log
+from quire.log.leader.tables import AppendedTable
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.reader import LogReader
 from quire.log.reading.segment_reader import RecordBatch
@@ -104,6 +105,10 @@ class SyncLog(SyncHandle):
             records, expected_offset=expected_offset, producer_sequence=producer_sequence, txid=txid
         )
         return self._portal.call(work)
+
+    def append_table(self, table: Any) -> AppendedTable:
+        """See `Log.append_table`."""
+        return self._portal.call(self._log.append_table(table))
 
     def submit(
         self,

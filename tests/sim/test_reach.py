@@ -50,6 +50,8 @@ UNREACHED: Final = {
     "leading.py": "test_leading.py",
     "table": "table",
     "log/reading/spans.py": "log/reading/test_spans.py",
+    "log/leader/tables.py": "log/leader/test_tables.py",
+    "log/records/arrow_rows.py": "log/leader/test_tables.py",
     "log/records/attribute_json.py": "gateway/test_bodies.py",
     "log/maintenance/advancing.py": "log/maintenance/test_advancing.py",
     "log/maintenance/job_info.py": "log/maintenance/test_job_info.py",

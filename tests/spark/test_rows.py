@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from quire.errors import InvalidRequestError
+from quire.log.records.arrow_rows import RecordRows, rows_of
 from quire.log.records.attributes import NO_ATTRIBUTES, Attributes
-from quire.spark.rows import RecordRows, rows_of
 
 HEADERS = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
 US = pa.timestamp("us", tz="UTC")

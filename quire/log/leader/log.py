@@ -40,6 +40,7 @@ from quire.log.leader.outcome import SINGLE
 from quire.log.leader.pipeline import Pipeline
 from quire.log.leader.roller import Roller
 from quire.log.leader.segments import Chain
+from quire.log.leader.tables import TableAppends
 from quire.log.leader.takeover import Tenure
 from quire.log.maintenance.cursors import LogCursors
 from quire.log.maintenance.doomed import delete_doomed, delete_singles
@@ -60,7 +61,7 @@ from quire.tracing.spans import NO_SPANS, Spans
 _log = logging.getLogger(__name__)
 
 
-class Log(Handle):
+class Log(Handle, TableAppends):
     """A log open for writing, by the leader of one epoch. Made by `LogDirectory.open`.
 
     Guarantees:

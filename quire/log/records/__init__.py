@@ -2,7 +2,7 @@
 
 Read `position.py` (where a record is), `batch.py` (bytes of a batch), `producers.py` (numbers that
 make appends idempotent), `txids.py`, `attributes.py` (keys, headers, event times) with
-`attribute_json.py`, `encryption.py` with `keyring.py`.
+`attribute_json.py` and `arrow_rows.py`, `encryption.py` with `keyring.py`.
 
 May import: values and ports, the ledger's values. Imported by every other room of the log.
 """
