@@ -81,7 +81,7 @@ def write_ahead_of_the_drain() -> list[Patch]:
 
 def install_over_anybody() -> list[Patch]:
     async def install(
-        self: Any, seen: Any, base: Any, ends: Any, writer: Any, floor: int, deadline: float
+        self: Any, _: Any, base: Any, ends: Any, writer: Any, floor: int, *__: Any
     ) -> Any:
         ledger = writer.ledger
 
