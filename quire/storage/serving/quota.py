@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 
 class Quota:
@@ -92,9 +92,10 @@ class Quota:
     def _give_up(self, peer: str, amount: int, turn: asyncio.Future[None]) -> None:
         if turn.done() and not turn.cancelled():
             self._release(peer, amount)  # its turn came together with the cancellation
-        else:
-            self._waiting[peer].remove((amount, turn))
-            if not self._waiting[peer]:
+        elif (queue := self._waiting.get(peer)) is not None:
+            with suppress(ValueError):  # a turn that came meanwhile was passed over
+                queue.remove((amount, turn))
+            if not queue:
                 del self._waiting[peer]
         self._go_on()
 

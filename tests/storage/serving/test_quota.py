@@ -168,3 +168,18 @@ def test_what_peers_hold_is_bounded_and_all_come_to_their_turn(
         assert done >= sum(not each[3] for each in requests)
 
     virtually(main)
+
+
+def test_a_turn_that_is_cancelled_when_others_go_on_is_only_left_out() -> None:
+    async def main() -> None:
+        quota = Quota(1, 1)
+        assert quota.take("a", 1)
+        waiting = asyncio.create_task(quota.wait("b", 1))
+        await asyncio.sleep(1)
+        waiting.cancel()  # its turn is passed over before it wakes
+        quota.give_back("a", 1)
+        assert await asyncio.gather(waiting, return_exceptions=True)
+        assert waiting.cancelled()
+        assert quota.take("c", 1), "nothing is held"
+
+    virtually(main)
