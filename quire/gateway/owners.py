@@ -116,10 +116,14 @@ class Owners:
 
     async def _own(self, name: str) -> _LedLog:
         owned = self._owned.get(name)
-        if owned is None or owned.log is None:
+        if owned is None or owned.log is None or owned.waiting:
             await self._check_leader(name)
             owned = self._owned.get(name) or self._stand(name)
-            await self._until_led(name, owned)
+            owned.waiting += 1  # requests of one client keep their order: none overtakes these
+            try:
+                await self._until_led(name, owned)
+            finally:
+                owned.waiting -= 1
         return owned
 
     async def _check_leader(self, name: str) -> None:
@@ -212,6 +216,8 @@ class _LedLog:
         """It is led, or will not be."""
         self.touched = asyncio.Event()
         self.uses = 0
+        self.waiting = 0
+        """Requests that wait until it is led."""
         self.is_given_up = False
 
     def stand_down(self) -> None:

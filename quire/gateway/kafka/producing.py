@@ -11,6 +11,7 @@ batch that continues the producer's last one, as far as it remembers it.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections import OrderedDict
 from typing import Any, Final
@@ -81,15 +82,22 @@ class Producing:
         return {"error_code": ErrorCode.none, "producer_id": number, "producer_epoch": 0}
 
     async def produce(self, broker: Broker, session: KafkaSession, request: Any) -> Fields | None:
-        """Append the batches of a request, in order."""
-        topics = []
-        for topic in request.topic_data:
-            partitions = [
-                await self._partition(broker, session, topic.name, each)
-                for each in topic.partition_data
-            ]
-            topics.append({"name": topic.name, "partition_responses": partitions})
-        return None if request.acks == 0 else {"responses": topics}
+        """Append the batches of a request.
+
+        Topics do not wait for each other: else a later request would overtake this one in a topic
+        that waits behind a slow one.
+        """
+        answers = await asyncio.gather(
+            *(self._topic(broker, session, each) for each in request.topic_data)
+        )
+        return None if request.acks == 0 else {"responses": list(answers)}
+
+    async def _topic(self, broker: Broker, session: KafkaSession, topic: Any) -> Fields:
+        partitions = [
+            await self._partition(broker, session, topic.name, each)
+            for each in topic.partition_data
+        ]
+        return {"name": topic.name, "partition_responses": partitions}
 
     async def _partition(
         self, broker: Broker, session: KafkaSession, name: str, data: Any
