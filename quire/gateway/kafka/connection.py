@@ -50,6 +50,9 @@ ANSWER_SECONDS: Final = 60.0
 IDLE_SECONDS: Final = 600.0
 """A connection without a request for so long is closed, as by Kafka. Clients make another."""
 
+CLOSE_SECONDS: Final = 5.0
+"""A closed connection has so long to send what it holds."""
+
 GRACE_SECONDS: Final = 5.0
 """Appends under way may take so long when a connection ends."""
 
@@ -121,9 +124,18 @@ class KafkaConnection:
         finally:
             await self._tasks.stop()
             self._space.give_back(self._held)
-            if self._is_stalled:
-                self._writer.transport.abort()
-            self._writer.close()
+            await self._close()
+
+    async def _close(self) -> None:
+        """Close the connection. A client that takes no bytes holds it no longer than a moment."""
+        if self._is_stalled:
+            self._writer.transport.abort()
+        self._writer.close()
+        try:
+            async with time_limit(CLOSE_SECONDS):
+                await self._writer.wait_closed()
+        except (OSError, TimeoutError):
+            self._writer.transport.abort()
 
     async def _read(self) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):

@@ -29,6 +29,10 @@ from quire.gateway.owners import GatewayPlace
 from quire.rights.roles import Action
 
 ELECTION: Final = "kafka-group/{}"
+MEMBER_SECONDS_MAX: Final = 1800.0
+"""A member may be silent, and a group may wait for it, for so long: half an hour, as Kafka has it.
+"""
+
 _GROUP_KEY: Final = 0
 
 
@@ -166,13 +170,13 @@ class Coordinating:
             if request.__version__ >= 4:
                 code = ErrorCode.member_id_required
                 return answer | {"error_code": code, "member_id": member}
-        session_seconds = request.session_timeout.total_seconds()
+        session_seconds = min(request.session_timeout.total_seconds(), MEMBER_SECONDS_MAX)
         rebalance = getattr(request, "rebalance_timeout", request.session_timeout)
         given = JoinRequest(
             request.protocol_type,
             [(each.name, each.metadata) for each in request.protocols],
             session_seconds,
-            rebalance.total_seconds(),
+            min(rebalance.total_seconds(), MEMBER_SECONDS_MAX),
         )
         future: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
         led.group.join(member, given, _now(), _setter(future))

@@ -28,8 +28,13 @@ from quire.log.reading.segment_reader import RecordBatch
 from quire.log.records.position import Record
 from quire.rights.roles import Action
 
-READINGS_MAX: Final = 100
-"""Topics that one connection reads at the same time, without opening their readers anew."""
+READINGS_MAX: Final = 1000
+"""Topics that one connection reads at the same time. A request that names more is refused for the
+others.
+"""
+
+OPENED_MAX: Final = 16
+"""Readers of one request that are opened at the same time."""
 
 RECORD_BYTES: Final = 64
 """A record takes about so much in an answer, beside its payload."""
@@ -132,7 +137,13 @@ class _FetchPart:
 async def fetch(broker: Broker, session: KafkaSession, request: Any) -> Fields:
     """Answer Fetch."""
     parts = [_FetchPart(topic.topic, each) for topic in request.topics for each in topic.partitions]
-    await asyncio.gather(*(_begin(broker, session, part) for part in parts))
+    first_of_each = {part.topic: part for part in reversed(parts)}
+    chosen = [part for part in parts if first_of_each[part.topic] is part][:READINGS_MAX]
+    for part in parts:
+        part.code = ErrorCode.invalid_request
+    await _forget(session, {part.topic for part in chosen})
+    turns = asyncio.Semaphore(OPENED_MAX)
+    await asyncio.gather(*(_begin(broker, session, part, turns) for part in chosen))
     budget = max(1, min(request.max_bytes, PAGE_BYTES_MAX, broker.admission.free))
     wait = min(request.max_wait.total_seconds(), broker.limits.wait_seconds)
     size = await _collect(session, parts, budget)
@@ -156,28 +167,22 @@ async def fetch(broker: Broker, session: KafkaSession, request: Any) -> Fields:
     return {"error_code": ErrorCode.none, "session_id": 0, "responses": topics}
 
 
-async def _begin(broker: Broker, session: KafkaSession, part: _FetchPart) -> None:
+async def _begin(
+    broker: Broker, session: KafkaSession, part: _FetchPart, turns: asyncio.Semaphore
+) -> None:
     """Find or open the reader of a partition, and have it look."""
+    part.code = ErrorCode.none
     if part.asked.partition != PARTITION:
         part.code = ErrorCode.unknown_topic_or_partition
         return
-    offset = part.asked.fetch_offset
     try:
         broker.check(session, Action.READ, part.topic)
         reading: TopicReading | None = session.readings.get(part.topic)
-        if reading is None or reading.next != offset:
-            if reading is not None:
-                del session.readings[part.topic]
-                await reading.close()
-            end = (await broker.client.log_end(part.topic)).offset
-            part.first = await first_offset(broker, part.topic)
-            if not part.first <= offset <= end:
-                part.code = ErrorCode.offset_out_of_range
+        if reading is None or reading.next != part.asked.fetch_offset:
+            async with turns:
+                reading = await _opened(broker, session, part)
+            if reading is None:
                 return
-            reading = TopicReading(broker.client, part.topic, offset, end)
-            await reading.open()
-            session.readings[part.topic] = reading
-            await _forget(session, part.topic)
         part.reading = reading
         coming = reading.coming()
         if coming is not None and reading.next < reading.end:
@@ -186,12 +191,30 @@ async def _begin(broker: Broker, session: KafkaSession, part: _FetchPart) -> Non
         part.code = code_of(error)
 
 
-async def _forget(session: KafkaSession, topic: str) -> None:
-    for name in list(session.readings):
-        if len(session.readings) <= READINGS_MAX:
+async def _opened(broker: Broker, session: KafkaSession, part: _FetchPart) -> TopicReading | None:
+    """Return a new reader from the asked offset on, None if there is no such offset."""
+    old = session.readings.pop(part.topic, None)
+    if old is not None:
+        await old.close()
+    offset = part.asked.fetch_offset
+    end = (await broker.client.log_end(part.topic)).offset
+    part.first = await first_offset(broker, part.topic)
+    if not part.first <= offset <= end:
+        part.code = ErrorCode.offset_out_of_range
+        return None
+    reading = TopicReading(broker.client, part.topic, offset, end)
+    await reading.open()
+    session.readings[part.topic] = reading
+    return reading
+
+
+async def _forget(session: KafkaSession, wanted: set[str]) -> None:
+    """Close the oldest readers, but for the wanted ones, so that those to come fit."""
+    more = len(wanted - session.readings.keys())
+    for name in [each for each in session.readings if each not in wanted]:
+        if len(session.readings) + more <= READINGS_MAX:
             return
-        if name != topic:
-            await session.readings.pop(name).close()
+        await session.readings.pop(name).close()
 
 
 async def _collect(session: KafkaSession, parts: list[_FetchPart], budget: int) -> int:

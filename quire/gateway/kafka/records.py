@@ -14,11 +14,15 @@ from typing import Final, NamedTuple
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from quire.errors import InvalidRequestError
+from quire.gateway.kafka.unpacking import check_size
 from quire.log.records.attributes import EVENT_TIME_MS_MAX, NewRecord
 from quire.log.records.position import Record
 
 NULL_VALUE: Final = "quire-null"
 """Name of the header of a record with the value null."""
+
+UNPACKED_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Bytes of a batch when it is unpacked: more than any entry of a log."""
 
 _LENGTH_AT: Final = 8
 _PREFIX: Final = 12
@@ -64,6 +68,7 @@ def _decode(data: bytes) -> Produced:
             raise InvalidRequestError("the checksum of a batch does not fit")
         if batch.is_transactional or batch.is_control_batch:
             raise InvalidRequestError("a log has no transactions of Kafka")
+        check_size(batch.compression_type, data[_SMALLEST:], UNPACKED_BYTES_MAX)
         ids = batch.producer_id, batch.producer_epoch, batch.base_sequence
         records = tuple(_new(each.key, each.value, each.headers, each.timestamp) for each in batch)
     except InvalidRequestError:

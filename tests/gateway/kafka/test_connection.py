@@ -11,6 +11,7 @@ import pytest
 from quire.errors import InvalidRequestError
 from quire.gateway.kafka.connection import (
     ANSWER_SECONDS,
+    CLOSE_SECONDS,
     CONNECTION_BYTES_MAX,
     FRAME_SECONDS,
     GRACE_SECONDS,
@@ -47,6 +48,8 @@ class Pipe:
         self.is_aborted = False
         self.takes = asyncio.Event()
         self.takes.set()
+        self.goes = asyncio.Event()
+        self.goes.set()
         self.transport = self
 
     def write(self, data: bytes) -> None:
@@ -62,6 +65,9 @@ class Pipe:
 
     def close(self) -> None:
         self.is_closed = True
+
+    async def wait_closed(self) -> None:
+        await self.goes.wait()
 
     def send(self, *requests: tuple[int, int]) -> None:
         for key, number in requests:
@@ -305,6 +311,14 @@ async def test_a_client_that_takes_no_answer_is_ended_and_its_answer_dropped() -
     served.pipe.send((PRODUCE, 1), (PRODUCE, 2))
     served.work.finish(1)
     assert await served.over() == pytest.approx(ANSWER_SECONDS, abs=1)
+    assert served.pipe.is_aborted
+
+
+async def test_a_client_that_takes_no_bytes_holds_a_closed_connection_for_a_moment() -> None:
+    served = Served()
+    served.pipe.goes.clear()
+    served.pipe.reader.feed_eof()
+    assert await served.over() == pytest.approx(CLOSE_SECONDS, abs=1)
     assert served.pipe.is_aborted
 
 

@@ -1,0 +1,66 @@
+"""The size of compressed data, before it is unpacked by others."""
+
+from __future__ import annotations
+
+import pytest
+from aiokafka import codec
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from quire.errors import InvalidRequestError
+from quire.gateway.kafka.records import decode_batches
+from quire.gateway.kafka.unpacking import GZIP, LZ4, SNAPPY, ZSTD, check_size
+
+PACKED = {
+    GZIP: codec.gzip_encode,
+    SNAPPY: codec.snappy_encode,
+    LZ4: codec.lz4_encode,
+    ZSTD: codec.zstd_encode,
+}
+SIZE = 300_000
+
+
+@pytest.mark.parametrize("compression", PACKED)
+def test_data_that_unpacks_to_the_limit_passes_and_more_is_refused(compression: int) -> None:
+    data = bytes(PACKED[compression](bytes(SIZE)))
+    assert len(data) < SIZE // 10
+    check_size(compression, data, SIZE)
+    with pytest.raises(InvalidRequestError, match=f"more than {SIZE - 1}: send smaller"):
+        check_size(compression, data, SIZE - 1)
+
+
+@pytest.mark.parametrize("compression", [GZIP, LZ4, ZSTD])
+def test_streams_that_follow_each_other_count_together(compression: int) -> None:
+    data = 2 * bytes(PACKED[compression](bytes(SIZE)))
+    with pytest.raises(InvalidRequestError):
+        check_size(compression, data, 2 * SIZE - 1)
+    check_size(compression, data, 2 * SIZE)
+
+
+def test_data_without_compression_has_its_own_size() -> None:
+    check_size(0, bytes(10), 10)
+    with pytest.raises(InvalidRequestError):
+        check_size(0, bytes(11), 10)
+
+
+@pytest.mark.parametrize("compression", PACKED)
+def test_a_small_batch_with_large_contents_is_refused(
+    compression: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quire.gateway.kafka.records.UNPACKED_BYTES_MAX", 50_000)
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=compression,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=2**31 - 1,
+    )
+    builder.append(0, 1, None, bytes(100_000), [])
+    data = bytes(builder.build())
+    assert len(data) < 10_000
+    with pytest.raises(InvalidRequestError, match="unpacks to more than 50000"):
+        list(decode_batches(data))
+    monkeypatch.setattr("quire.gateway.kafka.records.UNPACKED_BYTES_MAX", 200_000)
+    (found,) = decode_batches(data)
+    assert found.records[0].payload == bytes(100_000)
