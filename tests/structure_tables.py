@@ -406,7 +406,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.storage.server",
         "quire.console.server",
     ),
-    "zstandard": ("quire.log.records.batch",),
+    "zstandard": ("quire.log.records.batch", "quire.gateway.kafka.unpacking"),
     "cryptography": (
         "quire.log.records.keyring",
         "quire.log.records.encryption",
@@ -414,7 +414,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.wire.issuing",
     ),
     "opentelemetry": ("quire.tracing.opentelemetry", "quire.tracing.provider"),
-    "lz4": ("quire.log.records.batch",),
+    "lz4": ("quire.log.records.batch", "quire.gateway.kafka.unpacking"),
     "prometheus_client": (
         "quire.storage.serving.metrics",
         "quire.metrics.families",

@@ -204,6 +204,7 @@ class OutboxStatements:
         return (
             f"SELECT sequence, payload, key, headers, event_time_ms FROM {self.table} "
             "WHERE log = :log AND sequence > :after AND sequence <= :upto "
+            "AND log_offset IS NULL "
             "ORDER BY sequence LIMIT :count"
         )
 

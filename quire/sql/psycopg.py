@@ -2,7 +2,9 @@
 
 A connection that was given is used as it is. A function that makes connections is called for the
 first one, and again when the connection was lost: then a program survives a restart of the server.
-psycopg itself rejects a commit or rollback within a transaction of ours.
+
+A savepoint around the block shows whether it ended the transaction, or whether a statement failed
+in it: PostgreSQL answers a commit of a failed transaction with a rollback, and no error.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from psycopg.rows import tuple_row
 from quire.errors import InvalidRequestError
 from quire.sql.database import NOTHING, Returned
 from quire.sql.places import pyformat
+from quire.sql.savepoints import RELEASE, SAVEPOINT, released
 from quire.sql.transient import is_transient
 
 Connection: TypeAlias = psycopg.Connection[Any]
@@ -57,7 +60,10 @@ class PsycopgDatabase(_Psycopg):
             self._connection = self._connect()
         check_idle(self._connection)
         with self._connection.transaction():
+            self._connection.execute(SAVEPOINT)
             yield self._connection
+            with released(what):
+                self._connection.execute(RELEASE)
 
     def execute(
         self, handle: Connection, statement: str, parameters: Mapping[str, Any] = NOTHING
@@ -93,7 +99,10 @@ class AsyncPsycopgDatabase(_Psycopg):
         assert self._connection is not None, "a connection or a function was given"
         check_idle(self._connection)
         async with self._connection.transaction():
+            await self._connection.execute(SAVEPOINT)
             yield self._connection
+            with released(what):
+                await self._connection.execute(RELEASE)
 
     async def execute(
         self, handle: AsyncConnection, statement: str, parameters: Mapping[str, Any] = NOTHING

@@ -15,9 +15,10 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker
 from sqlalchemy.orm import sessionmaker
 
-from quire.errors import TransactionEndedError
+from quire.errors import ConfigurationError, TransactionEndedError
 from quire.sql.database import NOTHING, Returned
 from quire.sql.places import check_dialect
+from quire.sql.savepoints import RELEASE, SAVEPOINT, released
 from quire.sql.transient import is_transient
 
 Source: TypeAlias = Engine | sessionmaker[Any]
@@ -51,9 +52,16 @@ class SqlalchemyDatabase(_Sqlalchemy):
     @contextmanager
     def begin(self, what: str) -> Iterator[Any]:
         """Return a transaction."""
+        check_transactional(self._source)
         with self._source.begin() as handle, _told(what):
+            has_savepoint = self.dialect(handle) == "postgresql"
+            if has_savepoint:
+                handle.execute(text(SAVEPOINT))
             yield handle
             _check_open(handle, what)
+            if has_savepoint:
+                with released(what):
+                    handle.execute(text(RELEASE))
 
     def execute(
         self, handle: Any, statement: str, parameters: Mapping[str, Any] = NOTHING
@@ -74,10 +82,17 @@ class AsyncSqlalchemyDatabase(_Sqlalchemy):
     @asynccontextmanager
     async def begin(self, what: str) -> AsyncIterator[Any]:
         """Return a transaction."""
+        check_transactional(self._source)
         async with self._source.begin() as handle:
             with _told(what):
+                has_savepoint = self.dialect(handle) == "postgresql"
+                if has_savepoint:
+                    await handle.execute(text(SAVEPOINT))
                 yield handle
                 _check_open(handle, what)
+                if has_savepoint:
+                    with released(what):
+                        await handle.execute(text(RELEASE))
 
     async def execute(
         self, handle: Any, statement: str, parameters: Mapping[str, Any] = NOTHING
@@ -87,6 +102,20 @@ class AsyncSqlalchemyDatabase(_Sqlalchemy):
 
     async def close(self) -> None:
         """Do nothing: the engine is the caller's."""
+
+
+def check_transactional(source: Source | AsyncSource) -> None:
+    """Raise `ConfigurationError` for an engine that commits each statement by itself."""
+    bound: Any = source.kw.get("bind") if hasattr(source, "kw") else source
+    if bound is None:
+        return
+    chosen = bound.get_execution_options().get("isolation_level")
+    chosen = chosen or getattr(bound.dialect, "_on_connect_isolation_level", None)
+    if chosen == "AUTOCOMMIT":
+        raise ConfigurationError(
+            "the SQLAlchemy engine has isolation_level AUTOCOMMIT, which commits the position "
+            "before its effects: give an engine without it"
+        )
 
 
 def _outcome(result: Any) -> Returned:

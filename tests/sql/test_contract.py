@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
@@ -259,6 +260,66 @@ async def test_of_two_moves_at_once_one_is_made(subject: Subject) -> None:
         await write(handle, "one")
     assert await waiting
     assert subject.rows() == ["one"]
+
+
+async def run(handle: Any, statement: str) -> None:
+    if not isinstance(handle, sqlite3.Connection | psycopg.Connection | psycopg.AsyncConnection):
+        statement = text(statement)  # type: ignore[assignment]
+    done = handle.execute(statement)
+    if asyncio.iscoroutine(done):
+        await done
+
+
+async def write_and_fail(one: AsyncTarget) -> None:
+    async with one.transaction(BEGIN) as handle:
+        await write(handle, "never")
+        with contextlib.suppress(Exception):
+            await run(handle, "INSERT INTO nothing VALUES (1)")
+
+
+async def run_and_write(one: AsyncTarget, end: str) -> None:
+    async with one.transaction(BEGIN) as handle:
+        await run(handle, end)
+        await write(handle, "apart")
+
+
+POSTGRES = [each for each in NAMES[1:] if "sqlite" not in each]
+
+
+@pytest.mark.parametrize("subject", POSTGRES, indirect=True)
+async def test_a_failed_statement_that_was_caught_is_an_error(subject: Subject) -> None:
+    """PostgreSQL would answer the commit with a rollback, and no error."""
+    one = await subject.open()
+    await one.prepare()
+    with pytest.raises(TransactionEndedError) as raised:
+        await write_and_fail(one)
+    assert any("savepoint" in note for note in raised.value.__notes__)
+    assert await one.load("billing", "orders") is None
+    async with one.transaction(BEGIN) as handle:
+        await write(handle, "a")
+    assert subject.rows() == ["a"]
+
+
+@pytest.mark.parametrize("subject", POSTGRES, indirect=True)
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+async def test_a_transaction_that_sql_ended_is_an_error(subject: Subject, end: str) -> None:
+    one = await subject.open()
+    await one.prepare()
+    with pytest.raises((TransactionEndedError, psycopg.Error)):
+        await run_and_write(one, end)
+
+
+@pytest.mark.parametrize("options", [{"isolation_level": "AUTOCOMMIT"}, {}], ids=["made", "later"])
+async def test_an_engine_that_commits_by_itself_is_refused(
+    options: dict[str, str], tmp_path: Path
+) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'effects.db'}", **options)
+    if not options:
+        engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+    for source in (engine, sessionmaker(engine)):
+        with pytest.raises(ConfigurationError, match="AUTOCOMMIT"):
+            target(source, TABLE).prepare()
+    engine.dispose()
 
 
 @pytest.mark.parametrize("subject", NAMES[1:], indirect=True)

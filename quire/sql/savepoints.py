@@ -1,0 +1,39 @@
+"""A savepoint of PostgreSQL around the block of a transaction: is the transaction still whole?
+
+No driver is imported here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from quire.errors import TransactionEndedError
+
+SAVEPOINT: Final = "SAVEPOINT quire"
+RELEASE: Final = "RELEASE SAVEPOINT quire"
+
+_ENDED: Final = ("3B001", "25P01")
+"""The savepoint is gone with its transaction, or no transaction is open."""
+
+_FAILED: Final = "25P02"
+
+
+@contextmanager
+def released(what: str) -> Iterator[None]:
+    """Turn the failure to release the savepoint into `TransactionEndedError`."""
+    try:
+        yield
+    except Exception as error:
+        cause = getattr(error, "orig", error)
+        state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
+        if state != _FAILED and state not in _ENDED:
+            raise
+        ended = TransactionEndedError(what)
+        if state == _FAILED:
+            ended.add_note(
+                "a statement failed and its error was caught, after which PostgreSQL commits "
+                "nothing: put such a statement into a savepoint of its own"
+            )
+        raise ended from error
