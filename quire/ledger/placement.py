@@ -102,7 +102,9 @@ def replace(
             found = arrange(replication, seats, pool, needs)
             if found is not None:
                 return _improved(replication, seats, pool, placement, needs, found)
-    emptied = [None if p in failed else each for p, each in enumerate(ensemble)]
+    # A single candidate would do, so the lack is of domains if there is one.
+    unfilled = failed[: max(1, len(pool))]
+    emptied = [None if p in unfilled else each for p, each in enumerate(ensemble)]
     raise _too_few(replication, emptied, pool, placement, [each.labels for each in spares], known)
 
 

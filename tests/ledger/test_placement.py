@@ -128,6 +128,16 @@ def test_as_many_positions_are_replaced_as_can_be(
     assert len({each.bookie for each in result}) == replication.ensemble
 
 
+def test_fewer_spares_than_failed_positions_in_the_wrong_domain_lack_a_domain() -> None:
+    zones = "aaccc"
+    cluster = [
+        Candidate(f"b{at}", Labels(zone=zone, rack="r", host="h")) for at, zone in enumerate(zones)
+    ]
+    policy = Placement((Spread("zone", 2),))
+    with pytest.raises(NotEnoughDomainsError):
+        replace(random.Random(1), cluster[:4], {0, 1}, cluster, Replication(4, 3, 2), policy)
+
+
 def _subsets(items: Sequence[int]) -> Iterator[set[int]]:
     for mask in range(1, 1 << len(items)):
         yield {item for bit, item in enumerate(items) if mask >> bit & 1}
