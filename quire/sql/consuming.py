@@ -18,7 +18,7 @@ from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Record, Start
 from quire.sql.adapters import async_target
 from quire.sql.feed import RECORDS, SECONDS, TransactionLimits
-from quire.sql.job import BACKOFF, SUPERSEDED, Job, OnCommit, first_place, open_steps
+from quire.sql.job import Attempts, Job, OnCommit, first_place, open_steps
 from quire.sql.places import TABLE, Move
 from quire.sql.port import AsyncTarget
 
@@ -101,29 +101,17 @@ async def consume(
         *(session_timeout, password, keyring, on_commit),
     )
     target = async_target(connection, table)
-    total, pauses = 0, BACKOFF.pauses()
-
-    def done(count: int) -> None:
-        nonlocal total
-        total += count
-        pauses.reset()
-
+    attempts = Attempts(job)
     try:
         while True:
             try:
                 await target.prepare()
                 election = client.election(job.election, session_timeout=session_timeout)
                 async with election.lead() as leadership:
-                    await _lead(client, job, target, apply, leadership, done, lambda: total)
-                return total
-            except SUPERSEDED as error:
-                failed: Exception = error
+                    await _lead(client, job, target, apply, leadership, attempts)
+                return attempts.total
             except Exception as error:
-                if not job.may_go_on(error, is_transient=target.is_transient(error)):
-                    raise
-                failed = error
-            pause = pauses.next()
-            job.tell(failed, pause)
+                pause = attempts.pause_after(error, is_transient=target.is_transient(error))
             await asyncio.sleep(pause)
     finally:
         await target.close()
@@ -135,8 +123,7 @@ async def _lead(
     target: AsyncTarget,
     apply: Apply,
     leadership: Leadership,
-    done: Callable[[int], None],
-    total: Callable[[], int],
+    attempts: Attempts,
 ) -> None:
     """Consume until the log ends, under one leadership and from one place."""
     place = await target.load(job.consumer, job.log)
@@ -152,5 +139,5 @@ async def _lead(
                     job.blame(error, step.records)
                     raise
             if job.on_commit is not None:
-                job.on_commit(job.progress(step, total()))
-            done(len(step.records))
+                job.on_commit(job.progress(step, attempts.total))
+            attempts.done(len(step.records))

@@ -123,15 +123,6 @@ class Job:
             return not self.fail_on_data_loss
         return is_transient or (self.follow and isinstance(error, RetryError))
 
-    def tell(self, error: BaseException, seconds: float) -> None:
-        """Log why the consumer begins again from its place in the database."""
-        level = logging.INFO if isinstance(error, SUPERSEDED) else logging.WARNING
-        log_.log(
-            level,
-            "consumer %r of log %r goes on from its last commit in %.1f s: %s",
-            *(self.consumer, self.log, seconds, error),
-        )
-
     def blame(self, error: BaseException, records: Sequence[Record]) -> None:
         """Note on an error of `apply` which records it was given."""
         error.add_note(
@@ -142,6 +133,37 @@ class Job:
     def on_gap(self, gap: Gap) -> None:
         """Log that records are lost; `move` counts them."""
         log_.warning("log %r: records from %s to %s are lost", self.log, gap.first, gap.end)
+
+
+class Attempts:
+    """The attempts of a consumer, one after the other: what they did, and when the next one is."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._pauses = BACKOFF.pauses()
+        self.total = 0
+        """Records that were applied."""
+
+    def done(self, count: int) -> None:
+        """Note that some records were applied."""
+        self.total += count
+        self._pauses.reset()
+
+    def pause_after(self, error: Exception, *, is_transient: bool) -> float:
+        """Return the seconds to the next attempt, which begins at the place in the database.
+
+        Raises the error if no attempt can mend it.
+        """
+        is_superseded = isinstance(error, SUPERSEDED)
+        if not is_superseded and not self._job.may_go_on(error, is_transient=is_transient):
+            raise error
+        seconds = self._pauses.next()
+        log_.log(
+            logging.INFO if is_superseded else logging.WARNING,
+            "consumer %r of log %r goes on from its last commit in %.1f s: %s",
+            *(self._job.consumer, self._job.log, seconds, error),
+        )
+        return seconds
 
 
 async def first_place(client: Client, job: Job) -> Place | None:

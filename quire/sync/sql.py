@@ -15,7 +15,7 @@ from quire.log.records.position import BEGINNING, Record, Start
 from quire.sql.adapters import database
 from quire.sql.adapters import target as target_of
 from quire.sql.feed import RECORDS, SECONDS, TransactionLimits
-from quire.sql.job import BACKOFF, SUPERSEDED, Job, OnCommit, Progress, first_place, open_steps
+from quire.sql.job import Attempts, Job, OnCommit, Progress, first_place, open_steps
 from quire.sql.outbox import TABLE as OUTBOX
 from quire.sql.places import TABLE, Move
 from quire.sql.port import Target
@@ -60,29 +60,17 @@ def consume(
         *(session_timeout, password, keyring, on_commit),
     )
     target = target_of(connection, table)
-    total, pauses = 0, BACKOFF.pauses()
-
-    def done(count: int) -> None:
-        nonlocal total
-        total += count
-        pauses.reset()
-
+    attempts = Attempts(job)
     try:
         while True:
             try:
                 target.prepare()
                 election = client._client.election(job.election, session_timeout=session_timeout)
                 with client._portal.hold(election.lead()) as leadership:
-                    _lead(client, job, target, apply, leadership, done, lambda: total)
-                return total
-            except SUPERSEDED as error:
-                failed: Exception = error
+                    _lead(client, job, target, apply, leadership, attempts)
+                return attempts.total
             except Exception as error:
-                if not job.may_go_on(error, is_transient=target.is_transient(error)):
-                    raise
-                failed = error
-            pause = pauses.next()
-            job.tell(failed, pause)
+                pause = attempts.pause_after(error, is_transient=target.is_transient(error))
             time.sleep(pause)
     finally:
         target.close()
@@ -94,8 +82,7 @@ def _lead(
     target: Target,
     apply: Apply,
     leadership: Leadership,
-    done: Callable[[int], None],
-    total: Callable[[], int],
+    attempts: Attempts,
 ) -> None:
     """Consume until the log ends, under one leadership and from one place."""
     portal = client._portal
@@ -112,8 +99,8 @@ def _lead(
                     job.blame(error, step.records)
                     raise
             if job.on_commit is not None:
-                job.on_commit(job.progress(step, total()))
-            done(len(step.records))
+                job.on_commit(job.progress(step, attempts.total))
+            attempts.done(len(step.records))
 
 
 @twin_of_function(sql.relay)

@@ -24,7 +24,7 @@ from quire.errors import (
 from quire.log.records.position import BEGINNING, LATEST, Record
 from quire.sql import Move, Progress, consuming
 from quire.sql.feed import BYTES_MAX, TransactionLimits
-from quire.sql.job import Job
+from quire.sql.job import Attempts, Job
 from tests.sql.memory_target import MemoryDatabase, MemoryTarget
 from tests.support.log_cluster import LogCluster, eventually, numbered, whole_client
 
@@ -184,9 +184,8 @@ async def test_a_paused_consumer_cannot_commit_after_another_went_on(cluster: Lo
 async def go_on(client: Client, database: MemoryDatabase, job: Any) -> None:
     """Consume under a leadership of another election."""
     async with client.election("another").lead() as leadership:
-        await consuming._lead(
-            client, job, MemoryTarget(database), apply, leadership, lambda _: None, lambda: 0
-        )
+        target = MemoryTarget(database)
+        await consuming._lead(client, job, target, apply, leadership, Attempts(job))
 
 
 async def test_a_new_consumer_may_begin_at_the_end(cluster: LogCluster) -> None:
