@@ -11,7 +11,7 @@ import quire
 from quire.cli.cluster import store_of
 from quire.cluster import LocalCluster
 from quire.errors import AppendOutcomeUnknownError, UntrustedBookieError
-from quire.ledgers import LedgerWriter, Replication
+from quire.ledgers import LedgerOptions, LedgerWriter, Replication
 from quire.storage.serving.grpc_service import serve_bookie
 from quire.testing.bookie import MemoryBookie
 from quire.wire.certificates import TlsOptions
@@ -19,6 +19,8 @@ from quire.wire.issuing import Authority
 from tests.wire.certificates import contexts
 
 COPIES = Replication(3, 3, 2)
+PATIENT = LedgerOptions(request_timeout=60.0, append_timeout=90.0)
+"""A bookie that is only slow is not replaced: this is about certificates."""
 
 
 async def fragments(client: quire.Client, writer: LedgerWriter) -> list[tuple[str, ...]]:
@@ -31,7 +33,7 @@ async def test_a_cluster_with_mutual_tls(tmp_path: Path) -> None:
     directory = tmp_path / "cluster"
     async with (
         LocalCluster(directory, bookies=4, tls=True) as cluster,
-        quire.connect(str(directory)) as client,
+        quire.connect(str(directory), options=PATIENT) as client,
     ):
         writer = await client.create_ledger(COPIES)
         await writer.append(b"0")
