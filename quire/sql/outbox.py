@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from quire.errors import OutboxRowError, QuireError
 from quire.log.records.attributes import NewRecord
-from quire.sql.places import check_table, create_lock, hold
+from quire.sql.places import check_table, create_lock, durably, hold
 
 TABLE: Final = "quire_outbox"
 RELAYS: Final = "quire_relays"
@@ -209,8 +209,12 @@ class OutboxStatements:
         )
 
     def step(self, dialect: str) -> str:
-        """Return the statement that changes one row if the relay stands where it is expected."""
-        holds = f" RETURNING {hold()}" if dialect == "postgresql" else ""
+        """Return the statement that changes one row if the relay stands where it is expected.
+
+        In PostgreSQL its commit is on the disk before rows go to the log, whatever the database is
+        set to: a step that a crash takes back would send rows a second time under a new number.
+        """
+        holds = f" RETURNING {hold()}, {durably()}" if dialect == "postgresql" else ""
         return (
             f"UPDATE {RELAYS} SET sent = :next_sent, sending = :next_sending "
             "WHERE outbox = :outbox AND log = :log AND producer = :producer "

@@ -161,3 +161,11 @@ def hold() -> str:
     """Return the expression that bounds how long this transaction of PostgreSQL may idle."""
     seconds = f"{HOLD_SECONDS:.0f}s"
     return f"set_config('idle_in_transaction_session_timeout', '{seconds}', true)"
+
+
+def durably() -> str:
+    """Return the expression that has this transaction of PostgreSQL committed on the disk."""
+    return (
+        "CASE WHEN current_setting('synchronous_commit') = 'off' "
+        "THEN set_config('synchronous_commit', 'on', true) END"
+    )

@@ -93,7 +93,8 @@ async def relay(
 
     Guarantees: a committed row becomes one record, after the records of every row that was
         committed before; a row of a transaction that rolled back becomes none. This holds after
-        any crash of the relay, the application or the database.
+        any crash of the relay, the application or the database, with the limits that
+        docs/how-to/outbox.md names.
     """
     if records < 1 or not seconds > 0:
         raise ConfigurationError(
@@ -121,10 +122,8 @@ async def relay(
                         if not rows:
                             await asyncio.sleep(seconds)
                             await leader.drain()  # raises if the log is lost
-            except SUPERSEDED as error:
-                failed: Exception = error
             except Exception as error:
-                if not database.is_transient(error):
+                if not isinstance(error, SUPERSEDED) and not database.is_transient(error):
                     raise
                 failed = error
             else:

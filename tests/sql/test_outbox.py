@@ -21,6 +21,7 @@ from quire.log.records.position import Record
 from quire.sql.adapters import async_database
 from quire.sql.models import outbox_table
 from quire.sql.outbox import BYTES_MAX, OutboxStatements, Row, Sent, first_of
+from quire.sql.places import pyformat
 from quire.sql.relaying import OutboxTable
 from quire.sync import SyncClient
 from quire.testing import MemoryCluster
@@ -85,6 +86,25 @@ def test_rows_have_keys_headers_and_times_and_can_be_marked(client: SyncClient, 
         assert drain(client, lambda: psycopg.connect(dsn), mark=True) == 0
         application.execute("DELETE FROM quire_relays")  # a relay begins anew
         assert drain(client, lambda: psycopg.connect(dsn), mark=True) == 0
+
+
+def test_a_step_is_on_the_disk_before_rows_are_sent(client: SyncClient, dsn: str) -> None:
+    """A step that a crash of the server takes back would send rows twice."""
+    with psycopg.connect(dsn, autocommit=True) as application:
+        application.execute("SET synchronous_commit = off")
+        found = application.execute(
+            "SELECT outbox, log, producer, sent, sending FROM quire_relays"
+        ).fetchone()
+        assert found is not None
+        names = ("outbox", "log", "producer", "sent", "sending")
+        stands = dict(zip(names, found, strict=True)) | {"next_sent": 0, "next_sending": 0}
+        for setting, during in (("off", "on"), ("remote_write", "remote_write")):
+            application.execute(f"SET synchronous_commit = {setting}")
+            with application.transaction():
+                step = pyformat(OutboxStatements("quire_outbox").step("postgresql"))
+                assert application.execute(step.encode(), stands).rowcount == 1
+                assert application.execute("SHOW synchronous_commit").fetchone() == (during,)
+            assert application.execute("SHOW synchronous_commit").fetchone() == (setting,)
 
 
 def test_a_late_commit_with_a_lower_id_is_neither_skipped_nor_first(
