@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import quire.sync
 from quire.sync import SyncLocalCluster
 from tests.support.java import BRISK, java_home
 
@@ -18,10 +19,19 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The store of three bookie processes, for all tests of this folder."""
     with SyncLocalCluster(tmp_path_factory.mktemp("cluster"), bookies=3) as running:
         yield running.store_uri
+
+
+@pytest.fixture(scope="module")
+def cluster(running_cluster: str) -> Iterator[str]:
+    """The same store; each file begins without logs, for another may have used its names."""
+    yield running_cluster
+    with quire.sync.connect(running_cluster) as client:
+        for log in client.list_logs():
+            client.delete_log(log)
 
 
 @pytest.fixture(scope="session")
