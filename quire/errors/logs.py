@@ -139,12 +139,16 @@ class MissingKeyError(DecryptionError):
 
 
 class ForgottenProducerError(SequenceConflictError):
-    """The log has forgotten a producer, so its number may be in the log; nothing was written."""
+    """The log has forgotten a producer, so its number may be in the log; nothing was written.
 
-    def __init__(self, producer: str, sequence: int) -> None:
+    `sequence` is the number that was given, −1 if none was.
+    """
+
+    def __init__(self, producer: str, sequence: int = -1) -> None:
+        what = f"sequence {sequence}" if sequence >= 0 else "the last sequence"
         ConflictError.__init__(
             self,
-            f"sequence {sequence} of producer {producer!r} may be in the log: the log has "
+            f"{what} of producer {producer!r} may be in the log: the log has "
             "forgotten this producer's numbers; look in the log for the record, then go on under "
             "a new producer name (option producers_max: how many producers are remembered)",
         )

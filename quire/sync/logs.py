@@ -78,6 +78,10 @@ class SyncLog(SyncHandle):
         """See `Log.next_offset`."""
         return self._log.next_offset
 
+    def last_sequence(self, producer: str) -> int | None:
+        """See `Log.last_sequence`."""
+        return self._log.last_sequence(producer)
+
     def append(
         self,
         record: bytes | NewRecord,

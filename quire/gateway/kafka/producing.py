@@ -5,16 +5,16 @@ A batch is appended as a whole, and acknowledged once it is certain, whatever `a
 with its records: a repetition is answered with the first offset, also by another gateway.
 
 Kafka's clients have several batches under way, and repeat failed ones. A batch that comes
-before the repetition of an earlier one would reverse their order. So this gateway takes only the
-batch that continues the producer's last one, as far as it remembers it.
+before the repetition of an earlier one would reverse their order. So only the batch that continues
+the producer's last one in the log is taken (numbers.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import OrderedDict
-from typing import Any, Final
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from kio.schema.errors import ErrorCode
 
@@ -23,55 +23,19 @@ from quire.gateway.answers import GatewayError
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession, check_topic
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
-from quire.gateway.kafka.records import Produced, decode_batches
+from quire.gateway.kafka.numbers import NextNumbers, producer_name
+from quire.gateway.kafka.records import decode_batches
+from quire.log.leader.log import Log
 from quire.log.records.producers import ProducerSequence
 from quire.rights.roles import Action
-
-SEQUENCES: Final = 2**31
-"""A producer's sequence numbers come round after so many records."""
-
-REMEMBERED_MAX: Final = 10_000
-"""Producers of this gateway, of the last to write, with a remembered next number."""
-
-
-class NextNumbers:
-    """The next numbers of this gateway's producers."""
-
-    def __init__(self) -> None:
-        self._next: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
-
-    def admits(self, log: str, batch: Produced) -> bool:
-        """Return whether a batch continues its producer's last one, or repeats one before."""
-        known = self._next.get((log, batch.producer))
-        if known is None or known[0] != batch.epoch:
-            return True
-        ahead = (batch.sequence - known[1]) % SEQUENCES
-        return ahead == 0 or ahead >= SEQUENCES // 2
-
-    def note(self, log: str, batch: Produced) -> None:
-        """Remember that a batch was taken."""
-        key = (log, batch.producer)
-        following = (batch.sequence + len(batch.records)) % SEQUENCES
-        known = self._next.pop(key, None)
-        if known is not None and known[0] == batch.epoch:
-            is_repeated = (batch.sequence - known[1]) % SEQUENCES >= SEQUENCES // 2
-            following = known[1] if is_repeated else following
-        self._next[key] = batch.epoch, following
-        while len(self._next) > REMEMBERED_MAX:
-            self._next.popitem(last=False)
-
-    def fail(self, log: str, batch: Produced) -> None:
-        """Go on with a batch that failed: those after it wait for its repetition."""
-        known = self._next.get((log, batch.producer))
-        if known is not None and known[0] == batch.epoch:
-            self._next[log, batch.producer] = batch.epoch, batch.sequence
 
 
 class Producing:
     """Answers Produce and InitProducerId."""
 
     def __init__(self) -> None:
-        self._numbers = NextNumbers()
+        self._numbers: WeakKeyDictionary[Log, NextNumbers] = WeakKeyDictionary()
+        """By writer: another gateway may have written between two writers of a log."""
 
     async def begin(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
         """Answer InitProducerId: a number that no other producer has."""
@@ -135,15 +99,21 @@ class Producing:
                 if batch.producer < 0:
                     places = await log.append_many(batch.records)
                 else:
-                    if not self._numbers.admits(name, batch):
+                    numbers = self._numbers_of(log)
+                    number = numbers.take(batch)
+                    if number is None:
                         return None
-                    self._numbers.note(name, batch)
-                    number = batch.epoch * SEQUENCES + batch.sequence
-                    sequence = ProducerSequence(f"kafka-{batch.producer}", number)
+                    sequence = ProducerSequence(producer_name(batch), number)
                     try:
                         places = await log.append_many(batch.records, producer_sequence=sequence)
                     except QuireError:
-                        self._numbers.fail(name, batch)
+                        numbers.fail(batch)
                         raise
                 offsets.append(places[0].offset)
         return offsets[0]
+
+    def _numbers_of(self, log: Log) -> NextNumbers:
+        numbers = self._numbers.get(log)
+        if numbers is None:
+            numbers = self._numbers[log] = NextNumbers(log.last_sequence)
+        return numbers

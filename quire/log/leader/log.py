@@ -36,6 +36,7 @@ from quire.errors import (
 from quire.log.leader.failure import Failure
 from quire.log.leader.intake import take_in
 from quire.log.leader.life import Event, Life, Refusal, State
+from quire.log.leader.numbering import ProducerNumbers
 from quire.log.leader.outcome import SINGLE
 from quire.log.leader.pipeline import Pipeline
 from quire.log.leader.roller import Roller
@@ -61,7 +62,7 @@ from quire.tracing.spans import NO_SPANS, Spans
 _log = logging.getLogger(__name__)
 
 
-class Log(Handle, TableAppends):
+class Log(Handle, TableAppends, ProducerNumbers):
     """A log open for writing, by the leader of one epoch. Made by `LogDirectory.open`.
 
     Guarantees:
@@ -89,7 +90,7 @@ class Log(Handle, TableAppends):
         live.follow(tenure.manifest.settings)
         self._record, self._segments, self._live = record, segments, live
         self._life = Life()
-        self._rng, self._cursors, self._floor = rng, cursors, floor
+        self._rng, self._cursors, self._floor, self._producers = rng, cursors, floor, producers
         self._open_segment = open_segment
         self._chain = Chain(record, segments, live, clocks, tenure)
         self._pipeline = Pipeline(

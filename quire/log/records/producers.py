@@ -162,6 +162,18 @@ class Producers:
             producer_sequence.producer, producer_sequence.sequence, window[-1].sequence
         )
 
+    def last(self, producer: str) -> int | None:
+        """Return the last number of a producer, None if it has none.
+
+        Raises `ForgottenProducerError` when the producer was forgotten.
+        """
+        window = self._windows.get(producer)
+        if window is not None:
+            return window[-1].sequence
+        if fingerprint(producer) in self._forgotten:
+            raise ForgottenProducerError(producer)
+        return None
+
     def note(self, producer_sequence: ProducerSequence, offset: int, count: int) -> None:
         """Remember an append. Its number must be new, or continue the append noted last."""
         window = self._windows.pop(producer_sequence.producer, None) or deque(maxlen=WINDOW)

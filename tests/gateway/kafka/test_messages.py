@@ -19,8 +19,7 @@ from quire.gateway.kafka.messages import (
     decode_request,
     encode_answer,
 )
-from quire.gateway.kafka.producing import SEQUENCES, NextNumbers
-from quire.gateway.kafka.records import Produced, decode_batches, encode_batch
+from quire.gateway.kafka.records import decode_batches, encode_batch
 from quire.log.records.attributes import NewRecord, copy_of
 from quire.log.records.position import Position, Record
 
@@ -114,34 +113,6 @@ def test_any_bytes_are_batches_or_refused(data: bytes) -> None:
         list(decode_batches(data))
     except InvalidRequestError:
         return
-
-
-def batch(sequence: int, count: int = 1, epoch: int = 0) -> Produced:
-    return Produced((NewRecord(b"r"),) * count, 9, epoch, sequence)
-
-
-def test_a_batch_continues_its_producers_last_one_or_repeats_one() -> None:
-    numbers = NextNumbers()
-    assert numbers.admits("log", batch(5)), "the first that this gateway sees"
-    numbers.note("log", batch(5, count=3))
-    assert not numbers.admits("log", batch(9))
-    assert numbers.admits("log", batch(8))
-    assert numbers.admits("log", batch(5))
-    assert numbers.admits("other", batch(70))
-    numbers.note("log", batch(5, count=3))
-    assert numbers.admits("log", batch(8)), "a repetition moves nothing"
-    numbers.note("log", batch(8))
-    numbers.fail("log", batch(8))
-    assert not numbers.admits("log", batch(9)), "it comes before the repetition of 8"
-    assert numbers.admits("log", batch(0, epoch=1)), "a producer that begins anew"
-
-
-def test_numbers_of_a_producer_come_round() -> None:
-    numbers = NextNumbers()
-    numbers.note("log", batch(SEQUENCES - 1, count=2))
-    assert numbers.admits("log", batch(1))
-    assert numbers.admits("log", batch(SEQUENCES - 1))
-    assert not numbers.admits("log", batch(2))
 
 
 def test_an_empty_stream_of_batches_has_none() -> None:
