@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from quire.aio.tasks import Tasks
 from quire.errors import InvalidRequestError
 from quire.gateway.app import Gateway
 from quire.gateway.kafka import fetching, topics
@@ -44,7 +45,38 @@ from quire.wire.tls import ServingContext
 
 _MECHANISM: Final = "PLAIN"
 
+ACCEPT_SECONDS: Final = 1.0
+"""A port that cannot take a connection, for want of descriptors, tries again after so long."""
+
 _log = logging.getLogger(__name__)
+
+
+class Guest:
+    """A connection in the table of places: its handshake first, then its requests."""
+
+    def __init__(self) -> None:
+        self.end: Callable[[], object] = _nothing
+        """Ends it."""
+
+
+def _nothing() -> None:
+    """Has not begun."""
+
+
+async def _stream(
+    accepted: socket.socket, tls: ServingContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return both directions of a connection, after the handshake."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=FIRST_BYTES_MAX)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await loop.connect_accepted_socket(
+        lambda: protocol,
+        accepted,
+        ssl=tls,
+        ssl_handshake_timeout=None if tls is None else LOGIN_SECONDS,
+    )
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 class KafkaServer:
@@ -54,8 +86,9 @@ class KafkaServer:
         producing, coordinating = Producing(), Coordinating(coordinators)
         self._broker = broker
         self._space = Space(broker.admission)
-        self._places = ConnectionPlaces[KafkaConnection](broker.limits.connections)
-        self._connections: dict[KafkaConnection, asyncio.Task[Any]] = {}
+        self._places = ConnectionPlaces[Guest](broker.limits.connections)
+        self._guests: dict[Guest, asyncio.Task[None]] = {}
+        self._tasks = Tasks()
         self._is_ending = False
         self._handlers: Mapping[int, Handler] = MappingProxyType(
             {
@@ -81,46 +114,72 @@ class KafkaServer:
         )
         assert self._handlers.keys() == VERSIONS.keys(), "every request has a handler"
 
-    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one connection until it ends."""
-        if self._is_ending:  # it was accepted before the port was closed
-            writer.close()
+    async def accept(self, listening: socket.socket, tls: ServingContext | None = None) -> None:
+        """Take the connections of a bound socket, until this is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except ConnectionError:
+                continue  # the client has gone already
+            except OSError as error:
+                _log.warning("Kafka's port takes no connection for now: %s", error)
+                await asyncio.sleep(ACCEPT_SECONDS)
+                continue
+            self.welcome(accepted, tls)
+
+    def welcome(self, accepted: socket.socket, tls: ServingContext | None = None) -> None:
+        """Answer a connection until it ends. Its handshake counts as silence."""
+        guest = Guest()
+        if self._is_ending or not self._enter(guest):
+            accepted.close()
+            return
+        serving = self._tasks.start(self._serve(guest, accepted, tls), "serves a client of Kafka")
+        guest.end = serving.cancel
+        self._guests[guest] = serving
+        serving.add_done_callback(partial(self._gone, guest, accepted))
+
+    def _enter(self, guest: Guest) -> bool:
+        ended = self._places.enter(guest)
+        if ended is not None:
+            limit = self._broker.limits.connections
+            _log.warning("Kafka's port has %d connections at most: one is ended", limit)
+            ended.end()
+        return ended is not guest
+
+    def _gone(self, guest: Guest, accepted: socket.socket, _: asyncio.Task[None]) -> None:
+        del self._guests[guest]
+        self._places.leave(guest)
+        accepted.close()  # it is open if the handshake did not begin
+
+    async def _serve(
+        self, guest: Guest, accepted: socket.socket, tls: ServingContext | None
+    ) -> None:
+        try:
+            reader, writer = await _stream(accepted, tls)
+        except OSError as error:
+            _log.info("a client of Kafka's port made no handshake: %s", error)
             return
         session = KafkaSession(is_known=not self._broker.tokens)
         connection = KafkaConnection(
             *(reader, writer, partial(self._answer, session)),
             is_known=lambda: session.is_known,
             space=self._space,
-            spoke=lambda: self._places.speak(connection),
+            spoke=lambda: self._places.speak(guest),
         )
-        serving = asyncio.current_task()
-        assert serving is not None
-        if not self._enter(connection):
-            writer.close()
-            return
-        self._connections[connection] = serving
+        guest.end = connection.end
         try:
             await connection.serve()
         finally:
-            del self._connections[connection]
-            self._places.leave(connection)
             await close_readings(session)
-
-    def _enter(self, connection: KafkaConnection) -> bool:
-        ended = self._places.enter(connection)
-        if ended is not None:
-            limit = self._broker.limits.connections
-            _log.warning("Kafka's port has %d connections at most: one is ended", limit)
-            ended.end()
-        return ended is not connection
 
     async def close(self) -> None:
         """End all connections; appends under way are answered first."""
         self._is_ending = True
-        for connection in self._connections:
-            connection.end()
-        while self._connections:
-            await asyncio.wait(list(self._connections.values()))
+        for guest in self._guests:
+            guest.end()
+        while self._guests:
+            await asyncio.wait(list(self._guests.values()))
 
     async def _answer(self, session: KafkaSession, header: Header, body: Any) -> bytes | None:
         """Return the frame that answers a request, None if it has none."""
@@ -186,18 +245,15 @@ class KafkaPort:
         self, listening: socket.socket, tls: ServingContext | None = None
     ) -> AsyncIterator[None]:
         """Answer the connections of a bound socket in the block; then end them."""
-        running = await asyncio.start_server(
-            self._server.connected,
-            sock=listening,
-            limit=FIRST_BYTES_MAX,
-            ssl=tls,
-            ssl_handshake_timeout=None if tls is None else LOGIN_SECONDS,
-        )
+        listening.setblocking(False)
+        accepting = Tasks()
+        accepting.start(self._server.accept(listening, tls), "takes connections of Kafka's clients")
         try:
             await self._nodes.join()
             yield
         finally:
-            running.close()
+            await accepting.stop()
+            listening.close()
             await self.leave()
             await self._server.close()
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextlib import ExitStack, closing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,6 +32,9 @@ from quire.gateway.kafka.messages import (
 from quire.gateway.kafka.server import KafkaServer
 from quire.gateway.kafka.space import ConnectionPlaces, Space
 from quire.gateway.limits import Admission, GatewayLimits
+from quire.wire.issuing import DAY
+from quire.wire.tls import serving_context
+from tests.wire.certificates import authority
 
 if TYPE_CHECKING:
     from quire.gateway.kafka.broker import Broker
@@ -378,11 +384,37 @@ def test_a_port_has_so_many_connections_and_the_longest_silent_goes_first() -> N
     places.leave("never")
 
 
+def server_of(**limits: int) -> KafkaServer:
+    admission = Admission(GatewayLimits())
+    parts = SimpleNamespace(tokens=(), admission=admission, limits=GatewayLimits(**limits))
+    return KafkaServer(cast("Broker", parts), cast("Coordinators", None))
+
+
 async def test_a_connection_that_is_accepted_while_the_port_closes_is_ended() -> None:
     """Its client would ask a gateway forever that has ended, and be told to come again."""
-    parts = SimpleNamespace(tokens=(), admission=Admission(GatewayLimits()), limits=GatewayLimits())
-    server = KafkaServer(cast("Broker", parts), cast("Coordinators", None))
+    server = server_of()
     await server.close()
-    pipe = Pipe()
-    await server.connected(pipe.reader, cast("asyncio.StreamWriter", pipe))
-    assert pipe.is_closed
+    ours, theirs = socket.socketpair()
+    server.welcome(ours)
+    with closing(theirs):
+        assert theirs.recv(1) == b""
+    assert ours.fileno() == -1
+
+
+@pytest.mark.real_time
+async def test_a_handshake_that_is_not_made_has_the_place_of_a_silent_connection(
+    tmp_path: Path,
+) -> None:
+    pair = authority().issue("gateway", None, ["127.0.0.1"], DAY).write(tmp_path, "gateway")
+    server, loop = server_of(connections=8), asyncio.get_running_loop()
+    with ExitStack() as stack:
+        clients = []
+        for _ in range(3):
+            ours, theirs = socket.socketpair()
+            theirs.setblocking(False)
+            ours.setblocking(False)
+            clients.append(stack.enter_context(closing(theirs)))
+            server.welcome(ours, serving_context(*pair))
+        assert await loop.sock_recv(clients[0], 1) == b"", "two of eight may be silent"
+        await server.close()
+        assert [await loop.sock_recv(each, 1) for each in clients[1:]] == [b"", b""]
