@@ -26,15 +26,22 @@ class GatewayLimits:
     """Connections of Kafka's clients."""
     logs: int = 1000
     """Logs that this gateway writes at the same time."""
+    groups: int = 1000
+    """Groups of Kafka's consumers that this gateway coordinates at the same time."""
+    members: int = 1000
+    """Members of one such group."""
     idle_seconds: float = 300.0
-    """A log that was not written for so long is given up: any gateway may write it then."""
+    """A log that was not written for so long is given up: any gateway may write it then. Likewise
+    a group without members.
+    """
     takeover_seconds: float = 10.0
     """How long a request waits while its log is taken over."""
     wait_seconds: float = 60.0
     """The longest time that a read waits for records."""
 
     def __post_init__(self) -> None:
-        smallest = min(self.requests, self.bytes, self.connections, self.logs)
+        counts = self.requests, self.bytes, self.connections, self.logs, self.groups, self.members
+        smallest = min(counts)
         if smallest < 1 or min(self.idle_seconds, self.takeover_seconds, self.wait_seconds) <= 0:
             raise ConfigurationError(f"limits of a gateway must be positive: {self}")
 

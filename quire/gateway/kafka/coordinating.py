@@ -18,13 +18,14 @@ from kio.schema.errors import ErrorCode
 from quire.aio.tasks import Tasks, first_of
 from quire.aio.timing import time_limit
 from quire.client import Client
-from quire.errors import NoSuchCursorError, QuireError
-from quire.gateway.answers import GatewayError
+from quire.errors import InvalidRequestError, NoSuchCursorError, QuireError
+from quire.gateway.answers import BusyError, GatewayError
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.groups import ConsumerGroup, JoinAnswer, JoinRequest, PartAnswer
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.nodes import BrokerNode, node_at
+from quire.gateway.limits import GatewayLimits
 from quire.gateway.owners import GatewayPlace
 from quire.rights.roles import Action
 
@@ -32,6 +33,9 @@ ELECTION: Final = "kafka-group/{}"
 MEMBER_SECONDS_MAX: Final = 1800.0
 """A member may be silent, and a group may wait for it, for so long: half an hour, as Kafka has it.
 """
+
+GROUPS_SHARE: Final = 4
+"""What members of all groups said and were told may have one of so many parts of the bytes."""
 
 _GROUP_KEY: Final = 0
 
@@ -49,15 +53,19 @@ class _Led:
 class Coordinators:
     """The groups of one gateway."""
 
-    def __init__(self, client: Client, place: GatewayPlace) -> None:
+    def __init__(self, client: Client, place: GatewayPlace, limits: GatewayLimits) -> None:
         self._client = client
+        self._limits = limits
         self._candidate = str(place)
         self._led: dict[str, _Led] = {}
         self._tasks = Tasks()
         self._is_ending = False
 
     async def find(self, group: str, node: BrokerNode, seconds: float) -> BrokerNode | None:
-        """Return the node that coordinates a group; None if it is not known yet."""
+        """Return the node that coordinates a group; None if it is not known yet.
+
+        Raises `BusyError` when this gateway coordinates as many groups as it may, and `QuireError`.
+        """
         leader = await self._client.election(ELECTION.format(group)).leader()
         if leader is not None and leader.candidate != self._candidate:
             place = GatewayPlace.named(leader.candidate)
@@ -66,6 +74,8 @@ class Coordinators:
             return None
         led = self._led.get(group)
         if led is None:
+            if len(self._led) >= self._limits.groups:
+                raise BusyError(f"it coordinates {self._limits.groups} groups")
             led = self._led[group] = _Led()
             self._tasks.start(self._lead(group, led), f"coordinates group {group}")
         with suppress(TimeoutError):
@@ -78,11 +88,16 @@ class Coordinators:
         led = self._led.get(group)
         return led if led is not None and led.group is not None else None
 
+    def has_space(self, size: int) -> bool:
+        """Return whether members of all groups may have so many bytes more."""
+        held = sum(led.group.size for led in self._led.values() if led.group is not None)
+        return held + size <= self._limits.bytes // GROUPS_SHARE
+
     async def _lead(self, name: str, led: _Led) -> None:
         election = self._client.election(ELECTION.format(name), self._candidate)
         try:
             async with election.lead() as leadership:
-                led.group = ConsumerGroup()
+                led.group = ConsumerGroup(self._limits.members)
                 led.settled.set()
                 await first_of(leadership.wait_lost(), self._tick(led.group, led.changed))
         except QuireError:
@@ -97,12 +112,16 @@ class Coordinators:
             await election.close()
 
     async def _tick(self, group: ConsumerGroup, changed: asyncio.Event) -> None:
-        """Call the group when something is due."""
+        """Call the group when something is due. Return when it had no members for long."""
         while True:
             due = group.next_event
-            with suppress(TimeoutError):
-                async with time_limit(None if due is None else max(0.0, due - _now())):
+            idle = self._limits.idle_seconds
+            try:
+                async with time_limit(idle if due is None else max(0.0, due - _now())):
                     await changed.wait()
+            except TimeoutError:
+                if due is None:
+                    return
             changed.clear()
             group.expire(_now())
 
@@ -140,7 +159,10 @@ class Coordinating:
             node = await self._coordinators.find(
                 key, broker.nodes.mine, broker.limits.takeover_seconds
             )
-        except QuireError as error:
+        except InvalidRequestError as error:
+            code = ErrorCode.invalid_group_id
+            return nowhere | {"error_code": code, "error_message": str(error)}
+        except (QuireError, GatewayError) as error:
             code = ErrorCode.coordinator_not_available
             return nowhere | {"error_code": code, "error_message": str(error)}
         if node is None:
@@ -170,6 +192,9 @@ class Coordinating:
             if request.__version__ >= 4:
                 code = ErrorCode.member_id_required
                 return answer | {"error_code": code, "member_id": member}
+        said = sum(len(each.name) + len(each.metadata) for each in request.protocols)
+        if not self._coordinators.has_space(said):
+            return answer | {"error_code": ErrorCode.group_max_size_reached}
         session_seconds = min(request.session_timeout.total_seconds(), MEMBER_SECONDS_MAX)
         rebalance = getattr(request, "rebalance_timeout", request.session_timeout)
         given = JoinRequest(
@@ -198,6 +223,10 @@ class Coordinating:
         if led is None:
             return {"error_code": ErrorCode.not_coordinator, "assignment": b""}
         assert led.group is not None
+        if not self._coordinators.has_space(
+            sum(len(each.assignment) for each in request.assignments)
+        ):
+            return {"error_code": ErrorCode.group_max_size_reached, "assignment": b""}
         future: asyncio.Future[PartAnswer] = asyncio.get_running_loop().create_future()
         parts = {each.member_id: each.assignment for each in request.assignments}
         member, generation = request.member_id, request.generation_id
@@ -247,6 +276,7 @@ class Coordinating:
             if generation is None:
                 generation = request.generation_id
             code = led.group.may_commit(request.member_id, generation, _now())
+            led.changed.set()  # a group without members is in use, too
         topics = []
         for topic in request.topics:
             partitions = []

@@ -78,11 +78,18 @@ class _GroupMember:
     on_assigned: OnAssigned | None = None
     part: bytes = b""
 
+    @property
+    def size(self) -> int:
+        """The bytes that the member said, and its part."""
+        said = sum(len(name) + len(each) for name, each in self.application.protocols)
+        return len(self.name) + said + len(self.part)
+
 
 @dataclass(eq=False)
 class ConsumerGroup:
     """See the module."""
 
+    members_max: int = 1000
     stage: Stage = Stage.EMPTY
     generation: int = 0
     protocol: str = ""
@@ -97,6 +104,11 @@ class ConsumerGroup:
         return tuple(self._members)
 
     @property
+    def size(self) -> int:
+        """The bytes that the members said, and their parts."""
+        return sum(each.size for each in self._members.values())
+
+    @property
     def next_event(self) -> float | None:
         """When `expire` should be called at the latest; None: never."""
         times = [each.silent_after for each in self._members.values() if each.on_joined is None]
@@ -108,6 +120,9 @@ class ConsumerGroup:
         """Take a member in, or back. `on_joined` is called when the round of joining ends."""
         if not given.protocols or not self._fits(member, given):
             on_joined(JoinAnswer(ErrorCode.inconsistent_group_protocol, member))
+            return
+        if member not in self._members and len(self._members) >= self.members_max:
+            on_joined(JoinAnswer(ErrorCode.group_max_size_reached, member))
             return
         was_empty = not self._members
         known = self._members.get(member)

@@ -237,7 +237,7 @@ class KafkaPort:
             *(gateway.client, gateway.owners, self._nodes, gateway.admission),
             *(gateway.limits, gateway.guard, gateway.tokens),
         )
-        self._coordinators = Coordinators(gateway.client, place)
+        self._coordinators = Coordinators(gateway.client, place, gateway.limits)
         self._server = KafkaServer(broker, self._coordinators)
 
     @asynccontextmanager

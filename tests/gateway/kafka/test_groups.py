@@ -152,3 +152,14 @@ def test_a_member_that_syncs_while_others_join_joins_again() -> None:
     members.join("b")
     members.sync("a", a=b"1")
     assert members.assigned["a"][-1].code is ErrorCode.rebalance_in_progress
+
+
+def test_a_group_has_so_many_members() -> None:
+    members = Members()
+    members.group.members_max = 2
+    for name in "abc":
+        members.join(name)
+    assert members.joined["c"] == [JoinAnswer(ErrorCode.group_max_size_reached, "c")]
+    members.join("a")  # a member may join again
+    members.later(FIRST_JOIN_SECONDS)
+    assert [each.code for each in members.joined["b"]] == [ErrorCode.none]

@@ -12,8 +12,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 import quire
+from quire.gateway.answers import BusyError
 from quire.gateway.kafka.broker import Broker, KafkaSession
 from quire.gateway.kafka.coordinating import Coordinators
+from quire.gateway.kafka.groups import JoinRequest
 from quire.gateway.kafka.nodes import Nodes, first_guess, node_at
 from quire.gateway.kafka.topics import describe
 from quire.gateway.limits import Admission, GatewayLimits
@@ -101,13 +103,54 @@ async def test_a_gateway_that_lost_its_session_is_named_again() -> None:
 async def test_a_gateway_that_ends_coordinates_no_group() -> None:
     cluster = MemoryCluster()
     async with joined(cluster, ONE) as one, joined(cluster, TWO) as two:
-        first, second = Coordinators(one.client, ONE), Coordinators(two.client, TWO)
+        limits = GatewayLimits()
+        first = Coordinators(one.client, ONE, limits)
+        second = Coordinators(two.client, TWO, limits)
         assert await first.find("g", one.nodes.mine, 1.0) == one.nodes.mine
         assert await second.find("g", two.nodes.mine, 1.0) == one.nodes.mine
         await first.close()
         assert await first.find("g", one.nodes.mine, 1.0) is None
         assert await second.find("g", two.nodes.mine, 1.0) == two.nodes.mine
         await second.close()
+
+
+async def test_a_gateway_coordinates_so_many_groups_and_gives_up_those_without_members() -> None:
+    limits = GatewayLimits(groups=1, idle_seconds=60)
+    async with joined(MemoryCluster(), ONE) as one:
+        groups = Coordinators(one.client, ONE, limits)
+        mine = one.nodes.mine
+        assert await groups.find("a", mine, 1.0) == mine
+        with pytest.raises(BusyError, match="it coordinates 1 groups"):
+            await groups.find("b", mine, 1.0)
+        await asyncio.sleep(61)
+        assert await groups.find("b", mine, 1.0) == mine
+        assert groups.get("a") is None
+        led = groups.get("b")
+        assert led is not None
+        assert led.group is not None
+        given = JoinRequest("consumer", (("range", b"topics"),), 1000.0, 1000.0)
+        led.group.join("m", given, asyncio.get_running_loop().time(), lambda _: None)
+        led.changed.set()
+        await asyncio.sleep(61)
+        assert groups.get("b") is led, "it has a member"
+        await groups.close()
+
+
+async def test_what_members_of_all_groups_say_is_bounded() -> None:
+    limits = GatewayLimits(bytes=400)
+    async with joined(MemoryCluster(), ONE) as one:
+        groups = Coordinators(one.client, ONE, limits)
+        assert groups.has_space(100)
+        assert not groups.has_space(101)
+        assert await groups.find("a", one.nodes.mine, 1.0) == one.nodes.mine
+        led = groups.get("a")
+        assert led is not None
+        assert led.group is not None
+        given = JoinRequest("consumer", (("range", b"x" * 90),), 10.0, 10.0)
+        led.group.join("m", given, asyncio.get_running_loop().time(), lambda _: None)
+        assert groups.has_space(4)
+        assert not groups.has_space(5)
+        await groups.close()
 
 
 @pytest.mark.parametrize("topic", ["orders", "a", "b-c"])
