@@ -11,7 +11,7 @@ from quire.connection import connect
 from quire.election.election import Election, Leadership
 from quire.errors import QuireError
 from quire.log.leader.log import Log
-from quire.log.maintenance.cursors import Cursor
+from quire.log.maintenance.cursor import Cursor
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.reader import LogReader
 from quire.log.records.attributes import NewRecord

@@ -11,7 +11,7 @@ from quire.cli.places import parse_offset
 from quire.cli.replication import password_option
 from quire.cli.settings import Settings, run, with_settings
 from quire.errors import NoSuchCursorError
-from quire.log.maintenance.cursors import Cursor
+from quire.log.maintenance.cursor import Cursor
 from quire.log.records.position import Position
 
 _log = click.argument("log_name", metavar="LOG")
@@ -73,7 +73,7 @@ async def _fields(found: Cursor) -> dict[str, Value]:
 def advance(
     settings: Settings, log_name: str, name: str, position: Position | int, password: bytes
 ) -> None:
-    """Create a cursor, or move it forward; it never goes back.
+    """Create a cursor, or move it forward. To move it back: `quire log cursor reset`.
 
     \b
     Example:
@@ -88,10 +88,49 @@ async def _advance(
     async with settings.connect() as client:
         found = await client.log_cursors(log_name, password=password).open(name, position)
         await found.advance(position)
+    _tell(settings, log_name, found)
+
+
+@cursor.command(short_help="Put a cursor at any place, also back.")
+@_log
+@_cursor
+@click.option(
+    "--to",
+    "position",
+    type=parse_offset,
+    metavar="POSITION",
+    required=True,
+    help="Where: segment.entry.slot, an offset, beginning or latest.",
+)
+@password_option
+@with_settings
+def reset(
+    settings: Settings, log_name: str, name: str, position: Position | int, password: bytes
+) -> None:
+    """Put a cursor at any place, also back: its consumer reads from there on.
+
+    A consumer that runs goes on where it is, and may move the cursor forward again: stop it first.
+
+    \b
+    Example:
+      quire log cursor reset orders billing --to 1700
+    """
+    run(lambda: _reset(settings, log_name, name, position, password))
+
+
+async def _reset(
+    settings: Settings, log_name: str, name: str, position: Position | int, password: bytes
+) -> None:
+    async with settings.connect() as client:
+        found = await client.log_cursors(log_name, password=password).reset(name, position)
+    _tell(settings, log_name, found)
+
+
+def _tell(settings: Settings, log_name: str, found: Cursor) -> None:
     if settings.json:
-        print_json({"cursor": name, "position": str(found.position)})
+        print_json({"cursor": found.name, "position": str(found.position)})
     else:
-        note(f"Cursor {name} of log {log_name} is at {found.position}.")
+        note(f"Cursor {found.name} of log {log_name} is at {found.position}.")
 
 
 @cursor.command(short_help="Delete a cursor.")

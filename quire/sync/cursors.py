@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from quire.errors import QuireError
 from quire.log.maintenance.advancing import EVERY, SECONDS, Advancer
+from quire.log.maintenance.cursor import Cursor
 from quire.log.maintenance.cursor_record import CursorInfo
-from quire.log.maintenance.cursors import Cursor, LogCursors
+from quire.log.maintenance.cursors import LogCursors
 from quire.log.records.position import BEGINNING, Position, Record
 from quire.sync.logs import SyncLogReader
 from quire.sync.portal import Portal
@@ -92,6 +93,10 @@ class SyncLogCursors:
     def open(self, name: str, start: Position | int = BEGINNING) -> SyncCursor:
         """See `LogCursors.open`."""
         return SyncCursor(self._portal, self._portal.call(self._cursors.open(name, start)))
+
+    def reset(self, name: str, start: Position | int) -> SyncCursor:
+        """See `LogCursors.reset`."""
+        return SyncCursor(self._portal, self._portal.call(self._cursors.reset(name, start)))
 
     def find(self, name: str) -> SyncCursor:
         """See `LogCursors.find`."""

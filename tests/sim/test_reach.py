@@ -51,6 +51,7 @@ UNREACHED: Final = {
     "table": "table",
     "log/reading/spans.py": "log/reading/test_spans.py",
     "log/leader/tables.py": "log/leader/test_tables.py",
+    "log/leader/numbering.py": "gateway/kafka/test_numbers.py",
     "log/records/arrow_rows.py": "log/leader/test_tables.py",
     "log/records/attribute_json.py": "gateway/test_bodies.py",
     "log/maintenance/advancing.py": "log/maintenance/test_advancing.py",

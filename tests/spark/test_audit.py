@@ -154,14 +154,20 @@ def test_an_audit_goes_on_after_a_segment_that_cannot_be_looked_at(cluster: str)
 def test_an_audit_goes_on_after_a_log_without_a_manifest_that_can_be_read(cluster: str) -> None:
     for log in ("audit-many-1", "audit-many-2", "audit-many-3"):
         write(cluster, log)
-    overwrite(cluster, "audit-many-2", lambda data: data[:-1] + bytes([data[-1] ^ 1]))
+    overwrite(cluster, "audit-many-2", damaged)
     session: Any = PlainSession()
     found = audit_logs(session, ReadOptions(cluster, ("audit-many-*",)))
+    overwrite(cluster, "audit-many-2", damaged)  # so that it can be deleted
     assert [(each.log, each.records) for each in found] == [
         ("audit-many-1", 60), ("audit-many-2", 0), ("audit-many-3", 60)
     ]  # fmt: skip
     assert [bool(each.all_problems) for each in found] == [False, True, False]
     assert "audit-many-2 is corrupt" in found[1].all_problems[0]
+
+
+def damaged(data: bytes) -> bytes:
+    """The last bit of a record is wrong; twice, and it is right."""
+    return data[:-1] + bytes([data[-1] ^ 1])
 
 
 def test_a_log_that_was_deleted_meanwhile_is_missed_where_it_was_named(

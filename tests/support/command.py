@@ -44,6 +44,8 @@ def quire(
         env=environment(store),
         check=False,
     )
+    if done.returncode:  # shown if the test fails
+        print(f"quire {' '.join(arguments)}: exit code {done.returncode}\n{done.stderr}")
     return Finished(done.returncode, done.stdout, done.stderr)
 
 

@@ -18,7 +18,8 @@ from quire.ledger.numbered import NumberedWriter
 from quire.ledger.reader import LedgerReader
 from quire.ledger.writer import LedgerWriter
 from quire.log.leader.log import Log
-from quire.log.maintenance.cursors import Cursor, LogCursors
+from quire.log.maintenance.cursor import Cursor
+from quire.log.maintenance.cursors import LogCursors
 from quire.log.reading.reader import LogReader
 from quire.service import Service
 from quire.sync import admin as sync_admin

@@ -303,8 +303,7 @@ class Coordinating:
                 await cursors.open(group, offset)
                 return ErrorCode.none
             if offset < await cursor.offset():  # a consumer went back, which a cursor does not
-                await cursors.delete(group)
-                await cursors.open(group, offset)
+                await cursors.reset(group, offset)
             else:
                 await cursor.advance(offset)
         except (QuireError, GatewayError) as error:

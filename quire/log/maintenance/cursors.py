@@ -1,9 +1,9 @@
 """Cursors: named places in a log, kept in the metadata store for consumers that come and go.
 
-A cursor's record holds the position to read next. It only moves forward. If two consumers share a
-cursor, it stays where the faster consumer is. A consumer that continues from a cursor may see
-records twice but misses none. A consumer advances the cursor *after* processing a record, as often
-as it can afford a metadata write.
+A cursor's record holds the position to read next. It only moves forward, unless it is reset. If two
+consumers share a cursor, it stays where the faster consumer is. A consumer that continues from a
+cursor may see records twice but misses none. A consumer advances the cursor *after* processing a
+record, as often as it can afford a metadata write.
 
 A cursor belongs to one log, not to its name: the next log of the same name does not inherit it.
 Retention waits for the slowest cursor if the log's `retention_cursors` says so; a trim by hand does
@@ -12,13 +12,12 @@ not.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from quire.aio.home import Home, at_home
 from quire.errors import (
     ConflictError,
     CorruptRecordError,
@@ -30,11 +29,10 @@ from quire.errors import (
     StoreOutcomeUnknownError,
 )
 from quire.fields import NOTHING
-from quire.log.maintenance.advancing import EVERY, SECONDS, advance_with
+from quire.log.maintenance.cursor import Cursor
 from quire.log.maintenance.cursor_record import CursorInfo, CursorRecord
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.record import EDIT_ATTEMPTS_MAX, ManifestRecord
-from quire.log.reading.reader import LogReader
 from quire.log.reading.search import (
     OpenSegment,
     check_reached,
@@ -43,152 +41,13 @@ from quire.log.reading.search import (
     look,
     offset_of,
 )
-from quire.log.records.position import BEGINNING, Position, Record
+from quire.log.records.position import BEGINNING, Position
 from quire.metastore.changes import Change, Create, Delete, Put
 from quire.metastore.layout import cursor_path, cursors_path, unquote_name
 from quire.metastore.store import MetadataStore
 
 CURSORS_AT_ONCE: Final = 500
 """Cursors deleted with their log in one change: 400 KB with names of 255 bytes."""
-
-
-@at_home
-class Cursor:
-    """One named cursor. Made by `LogCursors.open`; holds nothing that has to be closed."""
-
-    def __init__(self, cursors: LogCursors, state: CursorRecord) -> None:
-        self._cursors = cursors
-        self._state = state
-        self._home = Home()
-
-    def __repr__(self) -> str:
-        return f"<Cursor {self.name!r} of log {self.log!r} at {self.position}>"
-
-    @property
-    def name(self) -> str:
-        """The cursor's name."""
-        return self._state.name
-
-    @property
-    def log(self) -> str:
-        """The log's name."""
-        return self._cursors.log
-
-    @property
-    def log_id(self) -> str:
-        """The identity of the log this cursor is in."""
-        return self._state.log_id
-
-    @property
-    def position(self) -> Position:
-        """Where to read next, as last seen; `refresh` looks again."""
-        return self._state.position
-
-    async def refresh(self) -> Position:
-        """Look where the cursor is now.
-
-        Returns:
-            The position to read next.
-
-        Raises:
-            NoSuchCursorError: the cursor was deleted.
-            LogReplacedError: another log has the name now.
-            StoreUnavailableError: the metadata store does not answer.
-
-        Cancellation: ends the call only: nothing is changed.
-        """
-        self._state = await self._cursors._state_of(self.name, self.log_id)
-        return self.position
-
-    async def advance(self, position: Position | int) -> Position:
-        """Move the cursor forward: normally to `record.position.after`, or to an offset.
-
-        Args:
-            position: a position, an offset, or `LATEST`, the end at the time of this call.
-
-        Returns:
-            The cursor's position afterwards. It is further on if another consumer was faster.
-
-        Raises:
-            InvalidRequestError: the log has not reached the position.
-            NoSuchLogError: the log does not exist.
-            NoSuchCursorError: the cursor does not exist.
-            LogReplacedError: another log has the name now.
-            QuireError: the store's errors, and the errors of reading, because the bookies are asked
-                for the end of the log.
-
-        Cancellation: the cursor may have moved. It never moves back.
-
-        Guarantees:
-            The new position is durable when the call returns.
-        """
-        self._state = await self._cursors._advance(self.name, self.log_id, position)
-        return self.position
-
-    def advance_with(
-        self, reader: LogReader, *, every: int = EVERY, seconds: float = SECONDS
-    ) -> AsyncGenerator[Record, None]:
-        """Yield a reader's records, and move the cursor past those that were processed.
-
-            async with client.read_log("orders", AtCursor("billing"), follow=True) as reader:
-                async for record in cursor.advance_with(reader):
-                    process(record)
-
-        A record is processed when the loop asks for the next one.
-
-        Args:
-            reader: a reader that starts at this cursor. It belongs to the loop.
-            every: move the cursor after so many records.
-            seconds: move it so many seconds after the first record that it has not passed, also
-                while the reader waits for the next record.
-
-        Yields:
-            The records of the reader.
-
-        Raises:
-            InvalidRequestError: `every` or `seconds` is not positive.
-            NoSuchCursorError, LogReplacedError: the cursor is gone.
-            QuireError: the errors of the reader. The cursor is moved first.
-
-        Cancellation: a cancelled loop, or one that is left early, does not move the cursor. The
-            records since the last move are read again.
-
-        Guarantees: every record is read at least once. The cursor moves at the end of the reader,
-            too. If it cannot be moved now, a warning says so and the loop continues.
-        """
-        return advance_with(self, reader, every, seconds)
-
-    async def offset(self) -> int:
-        """Return the offset of the next record to process.
-
-        Returns:
-            The offset of the first remaining record at or after the cursor's position.
-
-        Raises:
-            NoSuchLogError, LogReplacedError: the log was deleted, or deleted and recreated.
-            QuireError: the errors of reading.
-
-        Cancellation: the call only reads, so nothing is left behind.
-        """
-        return await self._cursors._offset_at(self._state)
-
-    async def lag(self) -> int:
-        """Return the number of confirmed records at or after the cursor's present position.
-
-        Trimmed records do not count.
-
-        Returns:
-            A number of records, 0 or more.
-
-        Raises:
-            NoSuchCursorError, LogReplacedError: as `refresh`.
-            NoSuchLogError: the log does not exist.
-            QuireError: the store's errors, and the errors of reading.
-
-        Cancellation: ends the call only: nothing is changed.
-        """
-        await self.refresh()
-        return await self._cursors._lag_of(self._state)
 
 
 class LogCursors:
@@ -236,6 +95,44 @@ class LogCursors:
         Guarantees:
             Retention that waits for cursors counts this cursor once the call has returned.
         """
+        return Cursor(self, await self._put(name, start, lambda found, fresh: found or fresh))
+
+    async def reset(self, name: str, start: Position | int) -> Cursor:
+        """Put a cursor at `start`, also if that is back, as for a consumer that reads again.
+
+        Args:
+            name: the cursor's name. It need not exist.
+            start: a position, `BEGINNING`, `LATEST`, or the offset of a record.
+
+        Returns:
+            The cursor at its new place, or at the first record that the log still has.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+            LogReplacedError: another log has the name now.
+            InvalidRequestError: the name or the start is invalid.
+            QuireError: the store's errors, and the errors of reading, because the bookies are asked
+                whether the log has reached the start.
+
+        Cancellation: the cursor may be at its new place.
+
+        Guarantees:
+            This replaces the cursor in one change: the name is never without a cursor, and
+            retention that waits for cursors counts the new place once the call has returned.
+            An advance that is under way elsewhere may come before it or after it.
+        """
+        return Cursor(self, await self._put(name, start, lambda _, fresh: fresh))
+
+    async def _put(
+        self,
+        name: str,
+        start: Position | int,
+        choose: Callable[[CursorRecord | None, CursorRecord], CursorRecord],
+    ) -> CursorRecord:
+        """Store what is chosen of the cursor as it is, None for none, and a fresh one at `start`.
+
+        Return what is stored then.
+        """
         path = cursor_path(self.log, name)
         seen, _ = await self._record.read()
         position = await look(
@@ -249,20 +146,22 @@ class LogCursors:
             if manifest.retired:
                 raise NoSuchLogError(self.log)
             found, version = await self._find(path)
-            if found is not None and found.log_id == seen.log_id:
-                return Cursor(self, found)
             place = max(position, manifest.first_position)
             kept = found.unknown if found is not None else NOTHING
             fresh = CursorRecord(name, seen.log_id, place, self._now_ms(), kept)
+            mine = found if found is not None and found.log_id == seen.log_id else None
+            chosen = choose(mine, fresh)
+            if chosen is mine:
+                return chosen
             try:
                 # With the manifest unchanged: a concurrent trim fails, and then sees the cursor.
                 await self._store.commit(
-                    [*self._record.unchanged(manifest, at), _change(path, fresh, version)]
+                    [*self._record.unchanged(manifest, at), _change(path, chosen, version)]
                 )
             except (ConflictError, StoreOutcomeUnknownError, NoSuchNodeError) as failed:
                 error = failed
                 continue
-            return Cursor(self, fresh)
+            return chosen
         assert error is not None
         raise error
 

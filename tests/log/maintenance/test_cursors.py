@@ -254,6 +254,50 @@ def test_a_cursor_of_the_next_log_is_not_taken_for_one_that_was_left_behind() ->
     run(main)
 
 
+def test_a_reset_cursor_goes_to_any_place_and_is_never_absent() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 5))
+            cursors = client.logs.cursors(NAME)
+            before = await cursors.reset("a", 3)
+            assert await before.offset() == 3, "it did not exist"
+            late = cluster.new_client()
+            late.store.before = gate = Gate("commit", "")
+            resetting = asyncio.create_task(late.logs.cursors(NAME).reset("a", 1))
+            await gate.reached.wait()
+            assert await (await cursors.find("a")).offset() == 3
+            await before.advance(4)  # between its look and its change
+            gate.open.set()
+            assert await (await resetting).offset() == 1
+            assert await (await cursors.find("a")).offset() == 1
+            await before.refresh()
+            assert await before.advance(2) == await (await cursors.find("a")).refresh()
+            with pytest.raises(InvalidRequestError, match="7"):
+                await cursors.reset("a", 7)
+
+    run(main)
+
+
+def test_retention_does_not_pass_a_cursor_that_is_being_reset() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await client.open(retention_interval=10.0, retention_seconds=50.0)
+            await client.logs.set_options(NAME, {"retention_cursors": "true"})
+            await append_all(log, numbered(0, 3))
+            await log.roll()
+            await log.append(b"3")
+            await client.logs.cursors(NAME).open("a", 3)
+            await client.logs.cursors(NAME).reset("a", 1)
+            await cluster.pass_time(75)
+            assert len((await client.manifest()).segments) == 2
+            await log.close()
+
+    run(main)
+
+
 def test_retention_waits_for_the_slowest_cursor_if_the_log_says_so() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
