@@ -79,7 +79,8 @@
     │   │   ├── ClientRefusedError         a bookie does not serve this client, and says why
     │   │   └── NotPermittedError          the table of rights denies it to this identity
     │   ├── TransactionEndedError      a function ended the transaction that it works in
-    │   └── OutboxRowError             a row of an outbox cannot be a record
+    │   ├── OutboxRowError             a row of an outbox cannot be a record
+    │   └── OutboxSkippedError         a row of an outbox would never be sent
     ├── IntegrityError             tell a human: data or identity is wrong
     │   ├── CorruptEntryError          a frame fails its digest or names another entry
     │   ├── CorruptRecordError         a metadata record cannot be believed
@@ -195,6 +196,7 @@ from quire.errors.peers import (
 from quire.errors.placement import NotEnoughDomainsError
 from quire.errors.sql import (
     OutboxRowError,
+    OutboxSkippedError,
     PositionMovedError,
     RecordsMissingError,
     TransactionEndedError,
@@ -261,6 +263,7 @@ __all__ = [
     "NotPermittedError",
     "OpenedReadOnlyError",
     "OutboxRowError",
+    "OutboxSkippedError",
     "OutcomeUnknownError",
     "OvertakenError",
     "PositionMovedError",

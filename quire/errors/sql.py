@@ -55,3 +55,24 @@ class OutboxRowError(InvalidRequestError):
         )
         self.sequence = sequence
         self.reason = reason
+
+
+class OutboxSkippedError(InvalidRequestError):
+    """A row of an outbox has no number, or one that was used before: no relay would send it."""
+
+    def __init__(self, table: str, row: int, sequence: int | None, sent: int) -> None:
+        why = (
+            "has no sequence: it was inserted without the outbox's trigger"
+            if sequence is None
+            else f"has the sequence {sequence}, and those up to {sent} were sent: the sequence was "
+            "set back"
+        )
+        super().__init__(
+            f"row {row} of {table} {why}. Insert such rows again and delete them here, "
+            "or give them new sequences; after the table was made anew, delete the relay's row in "
+            "quire_relays instead"
+        )
+        self.table = table
+        self.row = row
+        self.sequence = sequence
+        self.sent = sent

@@ -208,6 +208,19 @@ class OutboxStatements:
             "ORDER BY sequence LIMIT :count"
         )
 
+    def strays(self, *, mark: bool) -> str:
+        """Return the query for a row that no relay would send: it has no sequence, or one that was
+        sent before.
+
+        A relay that marks rows keeps those that it sent. There a sequence that was set back cannot
+        be drawn again: sequences are unique.
+        """
+        before = "" if mark else " OR sequence <= :sent"
+        return (
+            f"SELECT id, sequence FROM {self.table} WHERE log = :log AND log_offset IS NULL "
+            f"AND (sequence IS NULL{before}) LIMIT 1"
+        )
+
     def step(self, dialect: str) -> str:
         """Return the statement that changes one row if the relay stands where it is expected.
 

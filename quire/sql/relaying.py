@@ -18,6 +18,7 @@ from quire.client import SESSION_SECONDS, Client
 from quire.errors import (
     ConfigurationError,
     LogReplacedError,
+    OutboxSkippedError,
     PositionMovedError,
     PositionTrimmedError,
 )
@@ -81,6 +82,8 @@ async def relay(
 
     Raises:
         OutboxRowError: a row cannot be a record. Rows before it are in the log.
+        OutboxSkippedError: a row would never be sent: the trigger did not number it, or the
+            sequence was set back. A relay looks for such rows when it begins.
         EntryTooLargeError: a row is too large for the log.
         LogReplacedError: the log was deleted and recreated since the relay began. Delete its row
             in `quire_relays` to go on in the new log.
@@ -177,7 +180,10 @@ class OutboxTable:
                     await execute(handle, statement)
 
     async def open(self, log_id: str, rng: random.Random) -> Sent:
-        """Return the relay's row, which is made if it is missing. Raises `LogReplacedError`."""
+        """Return the relay's row, which is made if it is missing.
+
+        Raises `LogReplacedError`, and `OutboxSkippedError` for a row that would never be sent.
+        """
         keys = self._statements.keys(self._log)
         new = Sent(f"outbox-{rng.getrandbits(64):016x}", log_id, 0, 0)
         async with self._database.begin("quire") as handle:
@@ -187,10 +193,16 @@ class OutboxTable:
                 {**self._statements.keys(self._log, new), "log_id": log_id},
             )
             found = (await self._database.execute(handle, self._statements.load, keys)).first
-        assert found is not None, "the row is there"
-        sent = Sent(*found)
-        if sent.log_id != log_id:
-            raise LogReplacedError(self._log)
+            assert found is not None, "the row is there"
+            sent = Sent(*found)
+            if sent.log_id != log_id:
+                raise LogReplacedError(self._log)
+            strays = self._statements.strays(mark=self._mark)
+            span = {"log": self._log} if self._mark else {"log": self._log, "sent": sent.sent}
+            stray = (await self._database.execute(handle, strays, span)).first
+            if stray is not None:
+                row, sequence = stray
+                raise OutboxSkippedError(self._statements.table, row, sequence, sent.sent)
         return sent
 
     async def pending(self, sent: Sent) -> Sequence[Row]:

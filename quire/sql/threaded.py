@@ -24,12 +24,14 @@ class ThreadedDatabase:
     async def begin(self, what: str) -> AsyncIterator[Any]:
         """Return a transaction."""
         transaction = self._blocking.begin(what)
-        handle = await in_thread(transaction.__enter__)
+        begun: list[Any] = []  # also if the call is cancelled while it begins
         try:
-            yield handle
+            await in_thread(lambda: begun.append(transaction.__enter__()))
+            yield begun[0]
         except BaseException as error:
             caught = error
-            await in_thread(lambda: transaction.__exit__(type(caught), caught, None))
+            if begun:
+                await in_thread(lambda: transaction.__exit__(type(caught), caught, None))
             raise
         else:
             await in_thread(lambda: transaction.__exit__(None, None, None))

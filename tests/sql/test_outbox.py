@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sqlite3
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -16,13 +18,20 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 import quire.sql
 import quire.sync.sql
-from quire.errors import LogReplacedError, OutboxRowError, PositionMovedError
+from quire.errors import (
+    LogReplacedError,
+    OutboxRowError,
+    OutboxSkippedError,
+    PositionMovedError,
+)
 from quire.log.records.position import Record
 from quire.sql.adapters import async_database
+from quire.sql.database import Database
 from quire.sql.models import outbox_table
 from quire.sql.outbox import BYTES_MAX, OutboxStatements, Row, Sent, first_of
 from quire.sql.places import pyformat
 from quire.sql.relaying import OutboxTable
+from quire.sql.threaded import ThreadedDatabase
 from quire.sync import SyncClient
 from quire.testing import MemoryCluster
 from tests.support.postgres import Postgres
@@ -196,6 +205,60 @@ def test_an_invalid_row_stops_the_relay_after_the_rows_before(client: SyncClient
         application.execute("DELETE FROM quire_outbox WHERE headers IS NOT NULL")
         drain(client, lambda: psycopg.connect(dsn))
     assert payloads(client) == [b"good", b"later"]
+
+
+@pytest.mark.parametrize("mark", [False, True])
+def test_a_row_that_would_never_be_sent_is_told(client: SyncClient, dsn: str, mark: bool) -> None:
+    with psycopg.connect(dsn, autocommit=True) as application:
+        application.execute(INSERT, (LOG, b"sent"))
+        assert drain(client, lambda: psycopg.connect(dsn), mark=mark) == 1
+        assert drain(client, lambda: psycopg.connect(dsn), mark=mark) == 0
+        application.execute("TRUNCATE quire_outbox RESTART IDENTITY")
+        if mark:
+            application.execute("ALTER TABLE quire_outbox DISABLE TRIGGER ALL")
+        application.execute(INSERT, (LOG, b"skipped"))
+        application.execute(INSERT, ("other", b"not ours"))
+        why = "row 1 of quire_outbox has no sequence" if mark else "sequence 2, and those up to 2"
+        with pytest.raises(OutboxSkippedError, match=why):
+            drain(client, lambda: psycopg.connect(dsn), mark=mark)
+        application.execute("DELETE FROM quire_outbox")
+        assert drain(client, lambda: psycopg.connect(dsn), mark=mark) == 0
+
+
+class SlowDatabase:
+    """A database that is asked to begin, and takes its time."""
+
+    def __init__(self) -> None:
+        self.is_asked, self.may_begin = threading.Event(), threading.Event()
+        self.ended: list[type[BaseException] | None] = []
+
+    @contextmanager
+    def begin(self, what: str) -> Iterator[None]:
+        self.is_asked.set()
+        assert self.may_begin.wait(10)
+        try:
+            yield
+        except BaseException as error:
+            self.ended.append(type(error))
+            raise
+
+
+@pytest.mark.real_time
+async def test_a_relay_that_is_cancelled_while_a_transaction_begins_leaves_none_open() -> None:
+    slow = SlowDatabase()
+    database = ThreadedDatabase(cast("Database", slow))
+
+    async def work() -> None:
+        async with database.begin("a relay"):
+            raise AssertionError("it was cancelled")
+
+    working = asyncio.create_task(work())
+    assert await asyncio.to_thread(slow.is_asked.wait, 10)
+    working.cancel()
+    slow.may_begin.set()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert slow.ended == [asyncio.CancelledError]
 
 
 def test_a_recreated_log_is_told(client: SyncClient, dsn: str) -> None:
