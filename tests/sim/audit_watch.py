@@ -32,7 +32,7 @@ class AuditWatch:
     def __init__(self, world: SimWorld) -> None:
         self._world = world
         self._left: dict[BookieId, list[float]] = {}
-        """When a bookie left, each time. One that never came is missing from the beginning."""
+        """When a bookie left, each time. All are missing from the beginning until they come."""
         self._changed_at: dict[BookieId, float] = {}
         self._drained: set[BookieId] = set()
         self._switched_at = 0.0
@@ -46,7 +46,7 @@ class AuditWatch:
         if root in {BOOKIES, STANDINGS}:
             self._changed_at[name] = now
         if root == BOOKIES:
-            left = self._left.setdefault(name, [])
+            left = self._left.setdefault(name, [0.0])
             if value is None:
                 left.append(now)
         if root == STANDINGS and value and Standing.decode(name, value).wish is Wish.DRAIN:

@@ -39,5 +39,8 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (1007, "healed numbered", "a bookie that had not registered yet was taken to be there"),
     (2348, "healed ledger", "a place moved out of a zone whose other bookie had got no entries"),
     (0, "gap", "a reader never passed the second lost entry of a chunk"),
+    (5204, "healed ledger", "a completion that gave a place back to a holder was refused"),
+    (7746, "ledger", "a completion that gave a place to a holder was refused"),
+    (7183, "healing", "a bookie that came late was taken to be missing since it left"),
 )
 """(seed, workload, what it found)."""

@@ -278,6 +278,22 @@ def test_a_recovery_below_an_ack_is_refused_though_it_was_denied() -> None:
     assert "B3" in refusal.reason
 
 
+def completed(*before_the_end: Event) -> Trace:
+    """`recovered`, but the completion gives the place of b3 to b2, which failed before."""
+    trace = recovered()
+    end = next(number for number, each in enumerate(trace) if each.kind is Kind.CLOSED)
+    closed = Event(Kind.CLOSED, "", 0, 2, FIRST, version=3)
+    return [*trace[:2], *before_the_end, *trace[2:end], closed, *trace[end + 1 :]]
+
+
+def test_a_completion_may_count_what_a_new_holder_has_already() -> None:
+    """Qa bookies took the entry from the recovery. One of them left, and another one has it."""
+    assert judge(SHAPE, completed(Event(Kind.ADDED, "b2", 2, 2))) is None
+    refusal = judge(SHAPE, completed())
+    assert refusal is not None
+    assert "L3: 2 has 1 copies" in refusal.reason
+
+
 def test_what_a_start_found_may_be_lost_until_it_is_durable_anew() -> None:
     """The sync failed, the next life read the page cache, and the power failed after it."""
     trace = recovered()

@@ -229,14 +229,18 @@ class Behaviour:
         self._version = event.version
 
     def _check_copies(self, after: Fragments, end: int) -> None:
-        """A recovery counts the bookies that took an entry from it, above the LAC it began at."""
+        """A recovery counts the bookies that took an entry from it, above the LAC it began at. The
+        completion may give their places to bookies that hold the entry already.
+        """
         start = self._decided[end]
         for entry in range(self._fragments[-1][0], end + 1):
-            among = self._held if entry <= start else self._written_back
-            copies = sum((b, entry) in among for b in self._write_set(after, entry))
+            if entry > start:
+                taken = sum(each == entry for _, each in self._written_back)
+                if taken < self._shape.ack_quorum:
+                    raise RefusedError(f"L3: {entry} has {taken} copies that were written back")
+            copies = sum((b, entry) in self._held for b in self._write_set(after, entry))
             if copies < self._shape.ack_quorum:
-                what = "copies" if entry <= start else "copies that were written back"
-                raise RefusedError(f"L3: {entry} has {copies} {what}")
+                raise RefusedError(f"L3: {entry} has {copies} copies")
 
     def _recorded(self, event: Event) -> None:
         """A process knows the record at a version: it was written by then."""
