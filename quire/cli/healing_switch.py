@@ -30,6 +30,7 @@ WORDS: Final = {
     Count.WAITING: "open, wait for their writer or the next leader of their log",
     Count.UNPLACED: "without a bookie that may take a place",
     Count.UNREADABLE: "with a damaged record",
+    Count.FEW_DOMAINS: "with copies in fewer domains than their placement requires",
 }
 """The words for so many ledgers."""
 

@@ -26,6 +26,7 @@ from quire.aio.backoff import Backoff
 from quire.entry import BookieId, LedgerId
 from quire.errors import ConflictError, NoSuchNodeError, OutcomeUnknownError
 from quire.healing.brakes import Brake, Brakes, Missing, Silence
+from quire.healing.domains import DomainWatch
 from quire.healing.facts import gather_facts
 from quire.healing.holes import Holes
 from quire.healing.requests import Requests
@@ -120,6 +121,7 @@ class Audit:
         self.survey: Final = Survey(records)
         self.tally: Final = Tally()
         self.requests: Final = Requests(store, records, self.tally)
+        self.domains: Final = DomainWatch(self.survey.index)
         self.holes: Final = Holes(self.survey, bookies, self.requests, request_timeout)
         self._silence = Silence(delay)
         self._brakes = Brakes()
@@ -155,6 +157,7 @@ class Audit:
             seconds = 0.0 if view is None else now - view.at
             self.holes.check(await self.survey.look(seconds, ended))
             self._view = view = await self._look(now, switch, names)
+            await self._look_at_domains(view)
             self.tally.rounds += 1
             self.tally.round_ms = round((self._now() - now) * 1000)
         else:
@@ -197,6 +200,11 @@ class Audit:
             each.bookie for each in facts if each.registered and each.standing.wish is Wish.DRAIN
         }
         return _View(now, facts, names, switch, missing, frozenset(leaving), brake)
+
+    async def _look_at_domains(self, view: _View) -> None:
+        changed, self.survey.changed = self.survey.changed, set()
+        there = (each for each in view.facts if each.bookie not in view.missing.lost)
+        await self.domains.look({each.bookie: each.labels for each in there}, changed)
 
     def _find_work(self, view: _View, now: float) -> None:
         """List the jobs anew after a whole round, or when all listed ones were asked for."""
@@ -319,6 +327,7 @@ class Audit:
             Count.UNPLACED: len(self._unplaced),
             Count.ASKED: len(self.requests),
             Count.UNREADABLE: len(self.survey.unreadable),
+            Count.FEW_DOMAINS: len(self.domains.ledgers),
         }
         why = next(iter(self._unplaced.values()), "")
         if not self.survey.is_complete:

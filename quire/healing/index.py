@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 from quire.entry import NO_ENTRY, BookieId, LedgerId
+from quire.labels import Domain, Labels
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
 
@@ -32,6 +34,8 @@ class Shape(NamedTuple):
     replication: Replication
     is_closed: bool
     is_empty: bool
+    needs: tuple[tuple[str, int], ...] = ()
+    """By level, the domains that every write set must be in."""
 
 
 class Row(NamedTuple):
@@ -52,6 +56,25 @@ class Lost(NamedTuple):
 
     is_lost: bytes
     """By the number of the bookie."""
+
+
+class BookieDomains:
+    """The domains of bookies whose copies count, in the index's own numbers."""
+
+    def __init__(self, labels: Sequence[Labels | None]) -> None:
+        """`labels` are by the number of the bookie; None: its copies do not count."""
+        self._labels = labels
+        self._by_level: dict[str, list[Domain | None]] = {}
+
+    def at(self, level: str) -> Sequence[Domain | None]:
+        """Return the domain of each bookie; None for one that counts in no domain."""
+        found = self._by_level.get(level)
+        if found is None:
+            found = self._by_level[level] = [
+                each.domain(level) if each is not None and each.names(level) else None
+                for each in self._labels
+            ]
+        return found
 
 
 class Index:
@@ -161,6 +184,35 @@ class Index:
         firsts = range(0, len(gone), size)
         return quorum - max(sum(gone[first + p] for p in each) for first in firsts for each in sets)
 
+    @property
+    def requires_domains(self) -> bool:
+        """Whether some ledger, perhaps one that was dropped, must be in several domains."""
+        return any(each is not None and each.needs for each in self._shapes)
+
+    def places(self, labels: Mapping[BookieId, Labels]) -> BookieDomains:
+        """Return where bookies are for `lacks_domains`; copies of all others do not count."""
+        return BookieDomains([labels.get(each) for each in self._bookies])
+
+    def lacks_domains(self, ledger: LedgerId, places: BookieDomains) -> bool:
+        """Whether a write set of a closed ledger is in fewer domains than its placement requires.
+        False for a ledger without entries, and for an unknown one.
+        """
+        at = self._at(ledger)
+        shape = None if at is None else self._shapes[self._shape_of[at]]
+        if at is None or shape is None or not shape.needs or not shape.is_closed or shape.is_empty:
+            return False
+        members, size = self._members_at(at), shape.replication.ensemble
+        sets = _write_sets(shape.replication)
+        for level, least in shape.needs:
+            domains = [places.at(level)[each] for each in members]
+            for first in range(0, len(domains), size):
+                ensemble = domains[first : first + size]
+                for each in sets:
+                    found = {ensemble[position] for position in each}
+                    if len(found) - (None in found) < least:
+                        return True
+        return False
+
     def put(self, metadata: LedgerMetadata) -> None:
         """Take in a record that was read."""
         ledger = metadata.ledger
@@ -234,7 +286,8 @@ class Index:
 
     def _shape(self, metadata: LedgerMetadata) -> int:
         is_empty = metadata.last_entry == NO_ENTRY
-        shape = Shape(metadata.replication, metadata.is_closed, is_empty)
+        needs = tuple(sorted(metadata.placement.needs().items()))
+        shape = Shape(metadata.replication, metadata.is_closed, is_empty, needs)
         number = self._shape_numbers.get(shape)
         if number is None:
             number = self._shape_numbers[shape] = len(self._shapes)
@@ -275,6 +328,13 @@ class Index:
                 members.extend(self._members_at(at))
                 self._starts[at] = start
             self._members, self._in_vain = members, 0
+
+
+@cache
+def _write_sets(replication: Replication) -> Sequence[tuple[int, ...]]:
+    """Return the different sets of positions that an entry may be at."""
+    starts = range(replication.ensemble)
+    return sorted({tuple(sorted(replication.write_set(each))) for each in starts})
 
 
 def _named(metadata: LedgerMetadata) -> Iterator[BookieId]:

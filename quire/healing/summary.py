@@ -71,6 +71,8 @@ class Count(StrEnum):
     """Requests that bookies work on."""
     UNREADABLE = "unreadable"
     """The records of these are damaged."""
+    FEW_DOMAINS = "few-domains"
+    """Copies of these are in fewer domains than their placement requires."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,8 @@ class Survey:
         """Records that were read."""
         self.unreadable: set[LedgerId] = set()
         """Ledgers with a damaged record."""
+        self.changed: set[LedgerId] = set()
+        """Ledgers that were read or dropped since the first survey; the caller empties it."""
         self._named: LedgerId = -1
         """The last ledger with a compared name."""
         self._drift: LedgerId = -1
@@ -105,6 +107,8 @@ class Survey:
         has a damaged record. Raises the store's errors.
         """
         self.reads += 1
+        if self.is_complete:
+            self.changed.add(ledger)
         try:
             found = await self._records.read(ledger)
         except NoSuchLedgerError:

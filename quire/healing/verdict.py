@@ -77,6 +77,11 @@ COPIES: Final = {
         "have a damaged record",
         "put the records back from a backup (docs/operations.md, Backup and restore)",
     ),
+    Count.FEW_DOMAINS: (
+        Severity.WARNING,
+        "have copies in fewer domains than their placement requires",
+        "bring bookies of the missing domains back, or drain bookies that got another label",
+    ),
 }
 """What the auditor's counts mean."""
 

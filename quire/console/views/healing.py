@@ -30,6 +30,7 @@ MEANINGS: Final[Mapping[Count, tuple[str, str]]] = {
     Count.HOLES: (WARNING, "lack entries on a bookie that is up"),
     Count.UNPLACED: (WARNING, "find no bookie for a copy"),
     Count.UNREADABLE: (WARNING, "have a damaged record"),
+    Count.FEW_DOMAINS: (WARNING, "have copies in fewer domains than required"),
     Count.WAITING: (UNKNOWN, "are open, and wait for their writer or the next leader"),
     Count.ASKED: (UNKNOWN, "requests that bookies work on"),
 }
