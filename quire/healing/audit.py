@@ -131,6 +131,11 @@ class Audit:
         """The jobs that are not yet asked for."""
         self._worked_at = 0.0
         self._unplaced: dict[LedgerId, str] = {}
+        """Jobs that found no bookie when they were tried last, and why. They are shown until one
+        takes them, however often they are tried again: an alert waits for a lasting count.
+        """
+        self._tried: set[LedgerId] = set()
+        """The ones among them that are not tried again before the others were."""
         self._offered: Sequence[Candidate] = ()
         self._pauses = UNPLACED.pauses()
         self._vain_until = 0.0
@@ -211,6 +216,9 @@ class Audit:
         if view.at > self._worked_at or not self._queue:
             self._work = work_of(self.survey.index, view.missing.lost, view.leaving)
             self._queue, self._worked_at = deque(self._work.jobs), now
+            if self._unplaced:
+                jobs = {each.ledger for each in self._work.jobs}
+                self._unplaced = {k: why for k, why in self._unplaced.items() if k in jobs}
 
     # Moves
 
@@ -220,7 +228,7 @@ class Audit:
         self._note_offer(offered)
         if not offered:
             why = "no room: no bookie takes copies now"
-            self._unplaced = dict.fromkeys((each.ledger for each in self._queue), why)
+            self._unplaced.update(dict.fromkeys((each.ledger for each in self._queue), why))
             return
         under_way = self.requests.replicas(but=view.leave)
         plan, later, vain = Plan(), list[Job](), 0
@@ -230,7 +238,10 @@ class Audit:
                 break
             job = self._queue.popleft()
             places = under_way.get(job.ledger, ())
-            if job.ledger in self._unplaced or self._is_asked(job, places, view.leave):
+            if job.ledger in self._tried:
+                continue
+            if self._is_asked(job, places, view.leave):
+                self._unplaced.pop(job.ledger, None)
                 continue
             if len(free) < len(offered) and not self._may_take(job, free, view.leave):
                 later.append(job)
@@ -241,6 +252,8 @@ class Audit:
                 if len(free) < len(offered):  # a bookie that is busy now may take it
                     del plan.unplaced[job.ledger]
                     later.append(job)
+            else:
+                self._unplaced.pop(job.ledger, None)
             if vain >= VAIN_MAX and not plan.assignments:
                 break
         self._queue.extendleft(reversed(later))
@@ -285,7 +298,7 @@ class Audit:
         """Try again what found no place, if other bookies are there now."""
         if [each[:2] for each in offered] != [each[:2] for each in self._offered]:
             self._offered = offered
-            self._unplaced.clear()
+            self._tried.clear()
             self._pauses.reset()
             self._vain_until = 0.0
 
@@ -293,12 +306,13 @@ class Audit:
         for ledger, why in plan.unplaced.items():
             kind = "no domain" if ledger in plan.no_domain else "no room"
             self._unplaced[ledger] = f"{kind} for ledger {ledger}: {why}"
+            self._tried.add(ledger)
         if plan.assignments:
             self._pauses.reset()
         elif plan.unplaced:
             self._vain_until = self._now() + self._pauses.next()
-        elif self._unplaced and not self._queue and self._now() >= self._vain_until:
-            self._unplaced.clear()  # all of them were tried: begin again
+        elif self._tried and not self._queue and self._now() >= self._vain_until:
+            self._tried.clear()  # all of them were tried: begin again
 
     # The summary
 

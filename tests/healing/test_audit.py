@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from quire.healing.summary import Count, State
+from quire.healing.summary import Count, State, Summary
 from quire.healing.switch import Go, Pause, change_switch
 from quire.healing.wishes import away, change_standing, drain
 from quire.labels import Labels
@@ -259,6 +259,25 @@ def test_holes_are_found_and_filled() -> None:
             await made.work(audit, 120.0)
             assert await made.short() == []
             assert (await made.summary()).count(Count.HOLES) == 0
+
+    virtually(main)
+
+
+def test_ledgers_without_a_place_are_shown_until_a_bookie_takes_them() -> None:
+    """They are tried again and again. An alert that waits a quarter of an hour must see them."""
+
+    async def main() -> None:
+        async with scene(3, 20) as (made, audit):
+            await made.lose("b0")
+            await made.until(audit, lambda it: it.state is State.STUCK)
+
+            def is_not_shown(summary: Summary) -> bool:
+                return summary.state is not State.STUCK or summary.count(Count.UNPLACED) != 20
+
+            assert await made.work(audit, 3600.0, is_not_shown) == 3600.0
+            await made.cluster.register("b9")
+            await made.until(audit, lambda it: not it.count(Count.UNPLACED) and not it.open)
+            assert await made.short() == []
 
     virtually(main)
 
