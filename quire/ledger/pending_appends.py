@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from quire.entry import NO_ENTRY, EntryId
 from quire.errors import QuireError
-from quire.metrics.meter import SILENT_METER, ClientMeter
+from quire.metrics.meter import REFUSED, SILENT_METER, UNKNOWN, ClientMeter
 
 Push = Callable[[bytes], EntryId | None]
 """Push a payload and return its entry; None when there is not enough space."""
@@ -149,15 +149,15 @@ class PendingAppends:
         """
         while self._awaited and self._awaited[0].started + timeout <= now:
             last, answer, _, _ = self._awaited.popleft()
-            self._meter.failed_append("unknown")
+            self._meter.failed_append(UNKNOWN)
             _fail(answer, unknown(last))
         while self._waiting and self._waiting[0].started + timeout <= now:
             request = self._waiting.popleft()
             if request.pushed and request.first is not None:
-                self._meter.failed_append("unknown")
+                self._meter.failed_append(UNKNOWN)
                 _fail(request.admitted or request.answer, unknown(request.first))
             else:
-                self._meter.failed_append("refused")
+                self._meter.failed_append(REFUSED)
                 _fail(request.admitted or request.answer, refused())
 
 

@@ -23,6 +23,12 @@ K = TypeVar("K")
 
 OK: Final = "ok"
 
+UNKNOWN: Final = "unknown"
+"""The outcome of an append without an answer."""
+
+REFUSED: Final = "refused"
+"""The outcome of an append that failed before it was sent."""
+
 
 class WriterFigures(NamedTuple):
     """The writer of a ledger at one moment."""
@@ -140,7 +146,8 @@ class CountingMeter(ClientMeter):
 
     def __init__(self) -> None:
         self.appends = Durations()
-        self.append_outcomes: Counter[str] = Counter()
+        self.append_outcomes = Counter({OK: 0, UNKNOWN: 0, REFUSED: 0})
+        """All from the start: a counter that appears with its first event shows no increase."""
         self.replacements: Counter[str] = Counter()
         self.recoveries: dict[str, Durations] = {}
         self.takeovers: dict[str, Durations] = {}

@@ -61,6 +61,7 @@ def test_an_append_without_an_answer_is_unknown() -> None:
     async def scene(cluster: MemoryCluster, registry: CollectorRegistry) -> None:
         options = LedgerOptions(append_timeout=2.0)
         async with quire.connect(cluster.store_uri, options=options, metrics=registry) as client:
+            assert scrape(registry)['quire_append_total{outcome="unknown"}'] == 0, "from the start"
             writer = await client.create_ledger()
             for number in range(3):
                 cluster.pause(number)
