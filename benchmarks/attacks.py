@@ -27,12 +27,14 @@ from typing import Any, Final, NamedTuple
 import grpc.aio
 
 import quire
+from benchmarks.http2 import message_of, open_http2
 from quire.cluster import LocalCluster
 from quire.ledger.writer import LedgerWriter
 from quire.ledgers import Replication
 from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc
 from quire.wire.framed import GREETING
+from quire.wire.transport import MESSAGE_BYTES_MAX
 
 BOOKIES: Final = 3
 WINDOW: Final = 64
@@ -95,6 +97,21 @@ class Stranger:
                     writer.write(LARGE)
                     await writer.drain()
 
+    async def unfinished_runs_over_grpc(self) -> None:
+        await self._unfinished_calls("/quire.v1.Bookie/Add")
+
+    async def unfinished_reads_over_grpc(self) -> None:
+        await self._unfinished_calls("/quire.v1.Bookie/Read")
+
+    async def _unfinished_calls(self, path: str) -> None:
+        """Send messages without their last kilobyte: 32 calls on each of four connections."""
+        data = message_of(MESSAGE_BYTES_MAX) + bytes(MESSAGE_BYTES_MAX - 1024)
+        for _ in range(4):
+            calls = await open_http2(self.target.address)
+            sending = [asyncio.create_task(calls.send(calls.begin(path), data)) for _ in range(32)]
+            self.held += [calls, *sending]
+            await asyncio.wait(sending, timeout=3.0)
+
     async def large_runs(self) -> None:
         await asyncio.gather(*(self._flood([LARGE]) for _ in range(8)))
 
@@ -140,6 +157,8 @@ ATTACKS: Final[dict[str, Callable[[Stranger], Awaitable[None]]]] = {
     "silent-grpc": Stranger.silent_grpc,
     "idle-grpc": Stranger.idle_grpc,
     "unfinished": Stranger.unfinished,
+    "unfinished-runs-over-grpc": Stranger.unfinished_runs_over_grpc,
+    "unfinished-reads-over-grpc": Stranger.unfinished_reads_over_grpc,
     "large-runs": Stranger.large_runs,
     "empty-runs": Stranger.empty_runs,
     "unread": Stranger.unread,

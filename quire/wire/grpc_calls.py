@@ -4,13 +4,16 @@ gRPC waits for the message of a call for as long as the client likes, and calls 
 places of others: a server carries so many at once. So each method is served as a stream of
 messages, which looks the same to a client, and the server reads the message by itself.
 
+Until then gRPC holds little of the message (`WINDOW_BYTES_MAX`). From then on it gathers all of it
+and tells nothing, so what all messages that come in may hold is taken before the reading.
+
 Not here: the messages of the stream of runs (add_stream.py), and the work of a call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Final, Protocol
 
 import grpc
@@ -34,18 +37,28 @@ class Door(Protocol):
         """Have a place for a call in the block; yields the reason of a refusal."""
         ...
 
+    def arriving(self, context: Any, size: int, /) -> AbstractAsyncContextManager[None]:
+        """Have space for a message of so many bytes in the block; waits for its turn."""
+        ...
+
 
 Behaviour = Callable[[Any, Any], Awaitable[Any]]
 """A method of a service: it takes a request, or nothing for a stream, and the context."""
 
 
-def at_door(behaviour: Behaviour, door: Door, decode: Callable[[bytes], Any] | None) -> Behaviour:
+def at_door(
+    behaviour: Behaviour,
+    door: Door,
+    decode: Callable[[bytes], Any] | None,
+    message_bytes_max: int,
+) -> Behaviour:
     """Return a handler of a stream of requests that serves a call with a place and a message.
 
     Args:
         behaviour: the method.
         door: gives places.
         decode: takes the first message apart; None for a method that reads its messages itself.
+        message_bytes_max: the largest message that the server takes.
     """
 
     async def serve(_: Any, context: Any) -> Any:
@@ -54,15 +67,16 @@ def at_door(behaviour: Behaviour, door: Door, decode: Callable[[bytes], Any] | N
                 return await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refusal)
             if decode is None:
                 return await behaviour(None, context)
-            return await behaviour(await _first(context, door, decode), context)
+            first = await _first(context, door, decode, message_bytes_max)
+            return await behaviour(first, context)
 
     return serve
 
 
-async def _first(context: Any, door: Door, decode: Callable[[bytes], Any]) -> Any:
+async def _first(context: Any, door: Door, decode: Callable[[bytes], Any], size: int) -> Any:
     seconds = door.first_message_seconds
     try:
-        async with time_limit(seconds):
+        async with time_limit(seconds), door.arriving(context, size):
             message = await context.read()
     except TimeoutError:
         reason = f"no message of the call has come for {seconds:g} s"

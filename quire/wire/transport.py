@@ -37,6 +37,17 @@ MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Largest message: BATCH_BYTES_MAX + SENT_RUN_BYTES_MAX is 6 MiB and a little; the rest is
 headroom."""
 
+REQUEST_BYTES_MAX: Final = 4096
+"""Largest message to a port of gRPC beside a port for frames: runs go there, and the other calls
+have some 200 bytes. gRPC refuses a message by its announced size, before it gathers the message.
+"""
+
+WINDOW_BYTES_MAX: Final = 65_535
+"""What a server holds of a message before it reads the message, at most. gRPC would let the window
+grow to 16 MiB where the network is fast, for calls that nothing reads, too. It opens the window of
+a message that is read as far as the message needs.
+"""
+
 RPCS_MAX: Final = 16_384
 """Calls one server carries at the same time, of all clients, long polls included."""
 
@@ -91,13 +102,11 @@ _HANDLERS: Final[dict[bool, Any]] = {
     True: grpc.stream_stream_rpc_method_handler,
 }
 
-_BOTH: Final[Options] = (
-    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-)
+_SENT: Final = ("grpc.max_send_message_length", MESSAGE_BYTES_MAX)
 
 CHANNEL_OPTIONS: Final[Options] = (
-    *_BOTH,
+    _SENT,
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.enable_http_proxy", 0),
     # A call that was sent may have been carried out: only ledger code may decide to send it again.
     ("grpc.enable_retries", 0),
@@ -113,7 +122,8 @@ CHANNEL_OPTIONS: Final[Options] = (
 )
 
 SERVER_OPTIONS: Final[Options] = (
-    *_BOTH,
+    _SENT,
+    ("grpc.http2.bdp_probe", 0),
     # Two bookies on one port would share its connections at random.
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
@@ -140,9 +150,18 @@ def open_channel(
     )
 
 
-def open_server(connections: int = CONNECTIONS_MAX) -> grpc.aio.Server:
-    """Return a server without services and ports, of at most so many connections."""
-    options = (*SERVER_OPTIONS, ("grpc.max_allowed_incoming_connections", connections))
+def open_server(
+    connections: int = CONNECTIONS_MAX, message_bytes_max: int = MESSAGE_BYTES_MAX
+) -> grpc.aio.Server:
+    """Return a server without services and ports, of at most so many connections, whose messages
+    are at most so large.
+    """
+    options = (
+        *SERVER_OPTIONS,
+        ("grpc.max_allowed_incoming_connections", connections),
+        ("grpc.max_receive_message_length", message_bytes_max),
+        ("grpc.http2.lookahead_bytes", min(message_bytes_max, WINDOW_BYTES_MAX)),
+    )
     return grpc.aio.server(options=options, maximum_concurrent_rpcs=RPCS_MAX)
 
 
@@ -151,6 +170,7 @@ def add_service(
     servicer: object,
     door: Door,
     clock: Callable[[], float] | None = None,
+    message_bytes_max: int = MESSAGE_BYTES_MAX,
 ) -> None:
     """Have a server answer the calls of `quire.v1.Bookie`, each by the servicer's method.
 
@@ -161,19 +181,27 @@ def add_service(
         door: gives calls their places.
         clock: a wall clock, if each call is served only for as long as the certificate of the
             caller lives.
+        message_bytes_max: the largest message that the server takes.
     """
-    methods = {method.name: _handler(servicer, method, door, clock) for method in _SERVICE.methods}
+    methods = {
+        method.name: _handler(servicer, method, door, clock, message_bytes_max)
+        for method in _SERVICE.methods
+    }
     server.add_generic_rpc_handlers(
         (grpc.method_handlers_generic_handler(_SERVICE.full_name, methods),)
     )
 
 
 def _handler(
-    servicer: object, method: MethodDescriptor, door: Door, clock: Callable[[], float] | None
+    servicer: object,
+    method: MethodDescriptor,
+    door: Door,
+    clock: Callable[[], float] | None,
+    message_bytes_max: int,
 ) -> grpc.RpcMethodHandler[Any, Any]:
     reply = GetMessageClass(method.output_type).SerializeToString
     decode = None if method.client_streaming else GetMessageClass(method.input_type).FromString
-    behaviour = at_door(getattr(servicer, method.name), door, decode)
+    behaviour = at_door(getattr(servicer, method.name), door, decode, message_bytes_max)
     handler: grpc.RpcMethodHandler[Any, Any] = _HANDLERS[method.server_streaming](
         behaviour if clock is None else guarded(behaviour, clock),
         response_serializer=None if method.name == "Read" else reply,

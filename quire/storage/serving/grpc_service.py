@@ -55,6 +55,8 @@ from quire.wire.peer_sockets import end_connection
 from quire.wire.tls import Contexts
 from quire.wire.transport import (
     EOF,
+    MESSAGE_BYTES_MAX,
+    REQUEST_BYTES_MAX,
     RESOURCE_EXHAUSTED,
     ServerContext,
     add_service,
@@ -138,10 +140,11 @@ class _GrpcStream:
 
 
 class BookieService:
-    """The servicer of `quire.v1.Bookie` over any bookie."""
+    """The servicer of `quire.v1.Bookie` over any bookie, with messages of at most so many bytes."""
 
-    def __init__(self, reception: Reception) -> None:
+    def __init__(self, reception: Reception, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
         self.reception = reception
+        self._message_bytes_max = message_bytes_max
         self.bookie = reception.bookie
 
     async def Add(self, _: object, context: ServerContext) -> None:  # noqa: N802
@@ -149,7 +152,7 @@ class BookieService:
         peer, owner = named_peer(identity, context.peer()), owner_of_call(context)
         origin = Origin(peer, request_of(context), owner)
         stream = _GrpcStream(context, self.reception.limits.stalled_seconds)
-        with self.reception.stream_of(owner) as refusal:
+        with self.reception.grpc_stream_of(owner, self._message_bytes_max) as refusal:
             if refusal is None:
                 await AddStream(self.reception, stream, identity, origin).serve()
             else:
@@ -297,10 +300,11 @@ async def _open_doors(
     if listen_runs is not None:
         doors = serve_runs(reception, listen_runs, connections, tls)
         runs = advertised(await stack.enter_async_context(doors), advertise)
-    server = open_server(connections)
+    message_max = MESSAGE_BYTES_MAX if listen_runs is None else REQUEST_BYTES_MAX
+    server = open_server(connections, message_max)
     address = bind(server, listen, None if tls is None else tls.certificates)
     clock = None if tls is None else tls.certificates.clock
-    add_service(server, BookieService(reception), reception, clock)
+    add_service(server, BookieService(reception, message_max), reception, clock, message_max)
     await server.start()
     stack.push_async_callback(server.stop, None)
     share, seconds = reception.limits.share(connections), reception.limits.first_message_seconds

@@ -10,7 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+)
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -66,7 +71,9 @@ class ServiceLimits:
     """These wait for the journal only; a writer gives the bookie up after a refused sync."""
     waits: int = 8192
     unfinished_bytes: int = 128 * 1024 * 1024
-    """Of messages that are not whole, on all connections for runs: sixteen of the largest."""
+    """Of messages that are not whole, on all connections for runs: sixteen of the largest. As much
+    again of first messages of calls over gRPC, where each counts as the largest of its port.
+    """
     unread_bytes: int = 256 * 1024 * 1024
     """Of answers that clients have not taken, on all connections: 64 of the largest."""
     connections: int = CONNECTIONS_MAX
@@ -75,6 +82,10 @@ class ServiceLimits:
     """Calls over gRPC, long polls included."""
     streams: int = 4096
     """Streams of runs on all ports; each may hold one message until the bookie has room."""
+    stream_bytes: int = 512 * 1024 * 1024
+    """For messages of streams of runs over gRPC: each stream counts the largest of its port, since
+    gRPC tells nothing of a message until it is whole. 64 streams, where there are no plain frames.
+    """
     pending_bytes: int = 256 * 1024 * 1024
     """For runs without an answer, on all streams: twelve streams at their limit."""
     peer_share: float = 0.5
@@ -216,6 +227,9 @@ class Reception:
         """One for each gRPC port."""
         self.calls = Quota(limits.calls, share(limits.calls))
         self.streams = Quota(limits.streams, share(limits.streams))
+        self.stream_bytes = Quota(limits.stream_bytes, share(limits.stream_bytes))
+        self._arriving = Quota(limits.unfinished_bytes, share(limits.unfinished_bytes))
+        """Bytes of first messages that gRPC may be gathering."""
         self.pending = Quota(limits.pending_bytes, share(limits.pending_bytes))
         """Bytes of runs between their arrival and their answer."""
         self.slow = SlowRequests(_slow_log, self.limits.slow_request_seconds)
@@ -339,18 +353,39 @@ class Reception:
         """Have a place for a stream of runs in the block; yields the reason of a refusal."""
         return self._admitted(self.streams, "connections", owner)
 
+    def arriving(self, context: ServerContext, size: int) -> AbstractAsyncContextManager[None]:
+        """Have space for the first message of a call over gRPC; waits for its turn."""
+        return self._arriving.turn(owner_of_call(context), size)
+
     @contextmanager
-    def _admitted(self, quota: Quota, what: str, owner: str) -> Iterator[str | None]:
-        if quota.take(owner):
+    def grpc_stream_of(self, owner: str, size: int) -> Iterator[str | None]:
+        """Have a place for a stream of runs over gRPC, and space for its largest message, in the
+        block; yields the reason of a refusal.
+        """
+        with self.stream_of(owner) as full:
+            if full is not None:
+                yield full
+                return
+            what = "streams of runs over gRPC"
+            with self._admitted(self.stream_bytes, what, owner, size) as full:
+                yield full and f"{full}: give the bookie a port for frames (--listen-runs)"
+
+    @contextmanager
+    def _admitted(
+        self, quota: Quota, what: str, owner: str, amount: int = 1
+    ) -> Iterator[str | None]:
+        if quota.take(owner, amount):
             try:
                 yield None
             finally:
-                quota.give_back(owner)
+                quota.give_back(owner, amount)
             return
-        reason = f"{quota.size} {what} are open"
-        if quota.held(owner) >= quota.peer_max:
-            reason = f"{quota.peer_max} {what} of {owner or 'this client'} are open"
-        self.refusals.count(what, reason)
+        amount = quota.fit(amount)
+        reason = f"{quota.size // amount} {what} are open"
+        if quota.held(owner) + amount > quota.peer_max:
+            most = quota.peer_max // amount
+            reason = f"{most} {what} of {owner or 'this client'} are open"
+        self.refusals.count(what.partition(" ")[0], reason)
         yield reason
 
     @property

@@ -91,7 +91,7 @@ def test_calls_of_a_peer_are_bounded_and_must_bring_their_message() -> None:
         async def answer(request: Any, _: object) -> object:
             return request
 
-        serve = at_door(answer, reception, bytes.decode)
+        serve = at_door(answer, reception, bytes.decode, 1)
 
         def call(host: str, message: object = None) -> asyncio.Future[Any]:
             return asyncio.ensure_future(serve(None, context(host, message)))
@@ -118,7 +118,7 @@ async def test_a_message_that_cannot_be_decoded_is_refused() -> None:
     async def answer(request: Any, _: object) -> object:
         return request
 
-    serve = at_door(answer, reception, pb.InfoRequest.FromString)
+    serve = at_door(answer, reception, pb.InfoRequest.FromString, 1)
     with pytest.raises(AbortedError, match="INVALID_ARGUMENT: a message of 2 bytes"):
         await serve(None, context(STRANGER, b"\xff\xff"))
 
