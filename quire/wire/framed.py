@@ -6,7 +6,8 @@ There is nothing else: the stream decides which side sends which message, and wh
 closes is gone, it does not hear answers any more; a stream that breaks is never mended.
 
 Invariants: at most `RECEIVED_BYTES_MAX` and one message wait to be read, then the other side has to
-wait; a frame larger than a message may be ends the connection before it is taken in.
+wait; so it has to while a server has no space for a message (inbox.py). A frame larger than a
+message may be ends the connection before it is taken in.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import asyncio
 import os
 import socket
 import struct
-from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple, Protocol, cast
 
 from quire.wire.identity import owner_of
+from quire.wire.inbox import Inbox, MessageSpace
 from quire.wire.tls import Peer, TlsError, TlsSession
 from quire.wire.tls_layer import TlsLayer
 from quire.wire.transport import KEEPALIVE_SECONDS, MESSAGE_BYTES_MAX
@@ -39,8 +40,6 @@ GREETING_SECONDS: Final = 10.0
 """A client that sends nothing for so long after connecting does not speak this protocol."""
 
 _SIZE: Final = struct.Struct(">I")
-_MESSAGE_COST: Final = 128
-"""Cost of a waiting message besides its bytes: there can be many messages without bytes."""
 _SENT_BYTES_MAX: Final = 1024 * 1024
 _PROBES: Final = 3
 
@@ -71,6 +70,8 @@ class Budgets(NamedTuple):
     """Messages of which not all has come."""
     unread: Budget
     """Messages that the other side has not taken."""
+    received: MessageSpace
+    """Messages that have come, until they are worked on."""
 
 
 class FramedConnection(asyncio.Protocol):
@@ -103,8 +104,8 @@ class FramedConnection(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._size = 0
         self._wanted = _SIZE.size if on_greeted is None else len(GREETING)
-        self._messages: deque[bytes] = deque()
-        self._waiting_bytes = 0
+        space = None if budgets is None else budgets.received
+        self._inbox = Inbox(space, lambda: self.owner, self._more_space)
         self._is_paused = False
         self._arrival: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
@@ -124,20 +125,30 @@ class FramedConnection(asyncio.Protocol):
 
         Raises `ConnectionOverError` when the connection broke. Cancelling loses nothing.
         """
-        while not self._messages:
+        self._inbox.done()
+        while not self._inbox:
             if self._over is not None:
                 if self._over:
                     raise ConnectionOverError(self._over) from self._error
                 return None
             self._arrival = self._loop.create_future()
             await self._arrival
-        message = self._messages.popleft()
-        self._waiting_bytes -= len(message) + _MESSAGE_COST
-        if self._is_paused and self._waiting_bytes <= RECEIVED_BYTES_MAX // 2:
+        message = self._inbox.take()
+        self._go_on()
+        return message
+
+    def _go_on(self) -> None:
+        """Take more from the other side, if there is space again."""
+        inbox = self._inbox
+        if self._is_paused and not inbox.waiting_bytes and inbox.size <= RECEIVED_BYTES_MAX // 2:
             self._is_paused = False
             if self._over is None and self._transport is not None:
                 self._transport.resume_reading()
-        return message
+
+    def _more_space(self) -> None:
+        _wake(self._arrival)
+        self._go_on()
+        self._tell_held()
 
     async def write(self, *parts: bytes) -> None:
         """Send a message, given in parts, or have it sent when there is room. Raises
@@ -192,8 +203,9 @@ class FramedConnection(asyncio.Protocol):
         self._is_full = False
         self._forget_alarm()
         if self._budgets is not None:
-            for budget in self._budgets:
-                budget.release(self)
+            self._budgets.unfinished.release(self)
+            self._budgets.unread.release(self)
+        self._inbox.close()
         for waiter in (self._arrival, self._room):
             _wake(waiter)
         if self._on_lost is not None:
@@ -227,16 +239,20 @@ class FramedConnection(asyncio.Protocol):
         self._size += len(data)
         if self._size >= self._wanted:
             self._take_whole(data)
-        if self._budgets is not None and self._on_greeted is None:
-            self._tell_unfinished(self._budgets.unfinished)
+        if self._on_greeted is None:
+            self._tell_held()
 
-    def _tell_unfinished(self, budget: Budget) -> None:
-        if self._size and self._over is None:
+    def _tell_held(self) -> None:
+        """Tell what is held without space: a message that is not whole, and those that wait."""
+        if self._budgets is None:
+            return
+        held = self._size + self._inbox.waiting_bytes
+        if held and self._over is None:
             self._is_unfinished = True
-            self._hold(budget, self._size)
+            self._hold(self._budgets.unfinished, held)
         elif self._is_unfinished:
             self._is_unfinished = False
-            budget.release(self)
+            self._budgets.unfinished.release(self)
 
     def _take_whole(self, data: bytes) -> None:
         has_message = (
@@ -252,12 +268,13 @@ class FramedConnection(asyncio.Protocol):
         if at and self._is_unfinished and self._budgets is not None:
             self._is_unfinished = False  # what is left begins another message, with its own age
             self._budgets.unfinished.release(self)
-        if self._messages:
+        inbox = self._inbox
+        if inbox:
             _wake(self._arrival)
-            if self._waiting_bytes > RECEIVED_BYTES_MAX and not self._is_paused:
-                self._is_paused = True
-                assert self._transport is not None
-                self._transport.pause_reading()
+        if not self._is_paused and (inbox.waiting_bytes or inbox.size > RECEIVED_BYTES_MAX):
+            self._is_paused = True
+            assert self._transport is not None
+            self._transport.pause_reading()
 
     def _take_long(self, data: bytes) -> bytes:
         """Take the message that came in several parts, the last of them in `data`; return what
@@ -266,12 +283,8 @@ class FramedConnection(asyncio.Protocol):
         end = len(data) - (self._size - self._wanted)
         first, *others = self._parts[:-1]
         head, tail = memoryview(first)[_SIZE.size :], memoryview(data)[:end]
-        self._put(b"".join([head, *others, tail]))
+        self._inbox.put(b"".join([head, *others, tail]))
         return data[end:]
-
-    def _put(self, message: bytes) -> None:
-        self._messages.append(message)
-        self._waiting_bytes += len(message) + _MESSAGE_COST
 
     def _take(self, data: bytes) -> int:
         """Take whole messages off the front; return where the first that is not whole begins."""
@@ -294,7 +307,7 @@ class FramedConnection(asyncio.Protocol):
             if end > len(data):
                 self._wanted = _SIZE.size + size
                 return at
-            self._put(data[at + _SIZE.size : end])
+            self._inbox.put(data[at + _SIZE.size : end])
             at = end
         self._wanted = _SIZE.size
         return at

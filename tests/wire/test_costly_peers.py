@@ -53,6 +53,10 @@ async def served(
             await stub.close()
 
 
+def budgets_of(reception: Reception) -> Budgets:
+    return Budgets(reception.unfinished, reception.unread, reception.received)
+
+
 async def open_to(address: str | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     assert address is not None
     host, port = address.split(":")
@@ -91,9 +95,7 @@ def test_unfinished_messages_share_one_budget() -> None:
 def test_a_message_must_end_in_time_whatever_trickles_in() -> None:
     async def main() -> None:
         reception = Reception(MemoryBookie("b1"), "b1")
-        connection = FramedConnection(
-            on_greeted=lambda _: None, budgets=Budgets(reception.unfinished, reception.unread)
-        )
+        connection = FramedConnection(on_greeted=lambda _: None, budgets=budgets_of(reception))
         wire = Wire()
         connection.connection_made(wire)
         connection.data_received(GREETING + frame(b"whole") * 2 + struct.pack(">I", 1000))
@@ -111,9 +113,7 @@ def test_a_message_must_end_in_time_whatever_trickles_in() -> None:
 def test_a_busy_connection_is_not_taken_for_one_that_stalls() -> None:
     async def main() -> None:
         reception = Reception(MemoryBookie("b1"), "b1")
-        connection = FramedConnection(
-            on_greeted=lambda _: None, budgets=Budgets(reception.unfinished, reception.unread)
-        )
+        connection = FramedConnection(on_greeted=lambda _: None, budgets=budgets_of(reception))
         wire = Wire()
         connection.connection_made(wire)
         sent = frame(bytes(100))
@@ -132,7 +132,7 @@ def test_a_busy_connection_is_not_taken_for_one_that_stalls() -> None:
 def test_a_client_that_takes_no_answers_of_runs_is_dropped() -> None:
     async def main() -> None:
         reception = Reception(MemoryBookie("b1"), "b1")
-        budgets = Budgets(reception.unfinished, reception.unread)
+        budgets = budgets_of(reception)
         connection, wire = FramedConnection(on_greeted=lambda _: None, budgets=budgets), Wire()
         connection.connection_made(wire)
         connection.data_received(GREETING)

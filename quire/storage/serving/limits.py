@@ -76,6 +76,10 @@ class ServiceLimits:
     """
     unread_bytes: int = 256 * 1024 * 1024
     """Of answers that clients have not taken, on all connections: 64 of the largest."""
+    received_bytes: int = 256 * 1024 * 1024
+    """Of whole messages, on all connections for runs, until their runs have begun. What has no
+    space waits, and the other side with it.
+    """
     connections: int = CONNECTIONS_MAX
     """To each of the two ports, if there are enough descriptors."""
     calls: int = RPCS_MAX
@@ -223,6 +227,8 @@ class Reception:
             grace=GRACE_SECONDS,
             seconds=limits.stalled_seconds,
         )
+        self.received = Quota(limits.received_bytes, share(limits.received_bytes))
+        """Bytes of whole messages that have come in plain frames."""
         self.idlers: list[Idlers] = []
         """One for each gRPC port."""
         self.calls = Quota(limits.calls, share(limits.calls))

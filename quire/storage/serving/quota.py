@@ -68,17 +68,21 @@ class Quota:
         Cancellation:
             Safe: a turn that came meanwhile is given back.
         """
-        amount = self.fit(amount)
         if self.take(peer, amount):
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(peer, deque()).append((amount, turn))
-        self._go_on()
+        turn = self.ask(peer, amount)
         try:
             await turn
         except asyncio.CancelledError:
-            self._give_up(peer, amount, turn)
+            self.give_up(peer, amount, turn)
             raise
+
+    def ask(self, peer: str, amount: int = 1) -> asyncio.Future[None]:
+        """Return a turn of a peer, which is done once the amount is held."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(peer, deque()).append((self.fit(amount), turn))
+        self._go_on()
+        return turn
 
     @asynccontextmanager
     async def turn(self, peer: str, amount: int) -> AsyncIterator[None]:
@@ -89,7 +93,9 @@ class Quota:
         finally:
             self.give_back(peer, amount)
 
-    def _give_up(self, peer: str, amount: int, turn: asyncio.Future[None]) -> None:
+    def give_up(self, peer: str, amount: int, turn: asyncio.Future[None]) -> None:
+        """Give a turn up; if it has come already, give its amount back."""
+        amount = self.fit(amount)
         if turn.done() and not turn.cancelled():
             self._release(peer, amount)  # its turn came together with the cancellation
         elif (queue := self._waiting.get(peer)) is not None:

@@ -76,7 +76,7 @@ class _RunPort:
         self._reception = reception
         self._tls = tls
         self._refusals = reception.refusals
-        self._budgets = Budgets(reception.unfinished, reception.unread)
+        self._budgets = Budgets(reception.unfinished, reception.unread, reception.received)
         self._streams_max = connections * 3 // 4
         self._silent_max = min(SILENT_MAX, connections // 4)
         self._refused = 0
