@@ -5,7 +5,8 @@ stranger with thousands of connections takes all of them in a second. A client o
 connection for a call, so a connection without a call is worth less than any other:
 
 * after `first_seconds` it is ended;
-* beyond the share of its peer the oldest of the peer are ended;
+* beyond the share of its peer the oldest of the peer are ended, then also the newest with calls: a
+  connection with one long poll would hold its descriptor for ever;
 * beyond three quarters of all connections the oldest are ended, unless they are younger than
   `GRACE_SECONDS`: a quarter stays free for new connections.
 
@@ -107,6 +108,11 @@ class Idlers:
             ended[remote] = reason
             counts[owner] -= 1
             total -= 1
+        for remote in reversed(self._since):
+            owner = owners[remote]
+            if counts[owner] > self._peer_max and remote not in ended:
+                ended[remote] = f"{owner} has more than {self._peer_max} connections with calls"
+                counts[owner] -= 1
         return ended
 
 

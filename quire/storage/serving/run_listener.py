@@ -7,7 +7,7 @@ method `Add` (add_stream.py), without gRPC's work for each message.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,7 @@ from quire.aio.timing import time_limit
 from quire.errors import ConfigurationError
 from quire.storage.serving.add_stream import AddStream, Origin, decode_runs
 from quire.storage.serving.limits import Reception, named_peer
+from quire.storage.serving.seats import Seats
 from quire.wire import bookie_pb2 as pb
 from quire.wire.framed import (
     HELLO_GREETING,
@@ -51,8 +52,11 @@ been silent longest: our clients greet at once, whatever other clients do."""
 class _Context:
     """The bookie's end of one stream over one connection."""
 
-    def __init__(self, connection: FramedConnection, first_seconds: float) -> None:
+    def __init__(
+        self, connection: FramedConnection, first_seconds: float, on_first: Callable[[], None]
+    ) -> None:
         self._connection = connection
+        self._on_first = on_first
         self._is_first = True
         self._first_seconds = first_seconds
 
@@ -61,6 +65,7 @@ class _Context:
             self._is_first = False
             async with time_limit(self._first_seconds):
                 message = await self._connection.read()
+            self._on_first()
         else:
             message = await self._connection.read()
         return EOF if message is None else decode_runs(message)
@@ -77,7 +82,8 @@ class _RunPort:
         self._tls = tls
         self._refusals = reception.refusals
         self._budgets = Budgets(reception.unfinished, reception.unread, reception.received)
-        self._streams_max = connections * 3 // 4
+        places = connections * 3 // 4
+        self._seats = Seats[FramedConnection](places, reception.limits.share(places))
         self._silent_max = min(SILENT_MAX, connections // 4)
         self._refused = 0
         """Clients that hear of the limit just now."""
@@ -116,8 +122,12 @@ class _RunPort:
 
     def _greeted(self, connection: FramedConnection) -> None:
         self._silent.pop(connection, None)
-        if len(self._streams) >= self._streams_max:
-            self._refusals.count("connections", f"{self._streams_max} for runs are open")
+        seat = self._seats.want(connection, connection.owner)
+        if seat.instead is not None:
+            self._refusals.count("connections", "one sent nothing, and others need its place")
+            seat.instead.abort()
+        if seat.refusal is not None:
+            self._refusals.count("connections", seat.refusal)
             connection.abort()
             return
         self._streams[connection] = asyncio.create_task(self._serve(connection))
@@ -125,6 +135,7 @@ class _RunPort:
     def _lost(self, connection: FramedConnection) -> None:
         """Give up the stream of a connection: its answers are no longer received."""
         self._silent.pop(connection, None)
+        self._seats.left(connection)
         serving = self._streams.pop(connection, None)
         if serving is not None:
             serving.cancel()
@@ -147,7 +158,8 @@ class _RunPort:
                     return  # it greets as before there was TLS, and has no place for a reason
                 identity = connection.peer.identity
                 origin = Origin(named_peer(identity, connection.address), stream, owner)
-                context = _Context(connection, self._reception.limits.first_message_seconds)
+                seconds = self._reception.limits.first_message_seconds
+                context = _Context(connection, seconds, partial(self._seats.spoke, connection))
                 await AddStream(self._reception, context, identity, origin).serve()
         except Exception as error:
             self._reception.failure(error)

@@ -42,6 +42,16 @@ def test_beyond_its_share_a_peer_loses_its_oldest() -> None:
     assert set(ended.values()) == {"192.0.2.1 has more than 10 connections"}
 
 
+def test_calls_do_not_give_a_peer_more_than_its_share() -> None:
+    idlers = Idlers(100, 3, 30.0)
+    strangers, friend = of("192.0.2.1", 5), ("192.0.2.2", 1)
+    for each in (*strangers, friend):
+        idlers.called(each)
+    ended = idlers.judge([*strangers, friend], 0.0)
+    assert set(ended) == {*strangers[3:]}, "those that were there first stay"
+    assert idlers.judge([*strangers[:3], friend], 1.0) == {}
+
+
 def test_a_quarter_of_all_stays_free() -> None:
     idlers = Idlers(8, 8, 30.0)
     early, late = of("192.0.2.1", 4), of("192.0.2.2", 4)
@@ -78,7 +88,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_no_connection_with_a_call_is_ended(
+def test_a_connection_with_a_call_is_ended_beyond_the_share_only(
     steps: list[tuple[set[Remote], set[Remote], float]],
 ) -> None:
     idlers, now = Idlers(8, 4, 30.0), 0.0
@@ -90,7 +100,9 @@ def test_no_connection_with_a_call_is_ended(
         called |= calls
         ended = idlers.judge(sorted(present), now)
         assert ended.keys() <= present
-        assert not ended.keys() & called
+        for host in ("a", "b"):
+            busy = [each for each in present if each[0] == host and each in called]
+            assert len([each for each in busy if each in ended]) == max(0, len(busy) - 4)
         called &= present
         called |= calls
         left = present - ended.keys()
