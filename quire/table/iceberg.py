@@ -7,6 +7,8 @@ that a crash could leave behind.
 Invariants:
   - A commit holds only if the table is as it was when `reach` looked. pyiceberg itself would repeat
     an append on top of another program's commit: two programs would then add the same rows.
+  - No refusal of a commit is believed: it may be the answer to a repetition of a request that was
+    served. pyiceberg deletes files of a refused commit, and the table may name them (`_Commits`).
   - A table belongs to one log, by the log's id.
 
 Compaction and expiry by other engines change neither. Compaction makes snapshots that name nothing:
@@ -18,7 +20,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
@@ -30,7 +32,8 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
     ValidationException,
 )
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType
 
 from quire.columns import arrow_schema
@@ -67,7 +70,34 @@ class TableEnd(NamedTuple):
 
 
 class TableChangedError(Exception):
-    """Another program committed first: nothing was changed."""
+    """Another program committed: the table has to be looked at again."""
+
+
+class _Commits:
+    """A catalog that looks at the table after each refusal of a commit. Otherwise as the other one.
+
+    A commit has happened if the table is at its snapshot. If it is at another one, the commit may
+    still have happened, below a commit of another program. `TableChangedError` has the caller look;
+    pyiceberg takes it for an unknown outcome, so it neither deletes a file nor commits again. The
+    files of a commit that was really refused stay, named by no snapshot.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._catalog, name)
+
+    def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
+        try:
+            return self._catalog.commit_table(table, requirements, updates)
+        except (CommitFailedException, ValidationException) as error:
+            now = self._catalog.load_table(table.name())
+            added = [each.snapshot for each in updates if isinstance(each, AddSnapshotUpdate)]
+            if not added or now.metadata.current_snapshot_id != added[-1].snapshot_id:
+                raise TableChangedError from error
+        found = {"metadata": now.metadata, "metadata-location": now.metadata_location}
+        return CommitTableResponse.model_validate(found)
 
 
 class LogTable:
@@ -76,6 +106,7 @@ class LogTable:
     def __init__(self, name: str, table: Table) -> None:
         self._name = name
         self._table = table
+        table.catalog = cast("Catalog", _Commits(table.catalog))
 
     @classmethod
     def open(cls, target: TableTarget, log: str, log_id: str) -> LogTable:
@@ -150,19 +181,14 @@ class LogTable:
         with _errors(self._name):
             if not any(True for _ in self._table.scan(row_filter=early).plan_files()):
                 return False
-            with self._transaction() as change:
+            with self._table.transaction() as change:
                 change.delete(early, snapshot_properties=_said(reach))
         return True
 
     def append(self, rows: pa.Table, reach: TableEnd) -> None:
         """Add rows, after which the table reaches so far. Raises `TableChangedError`."""
-        with _errors(self._name), self._transaction() as change:
+        with _errors(self._name), self._table.transaction() as change:
             change.append(rows, snapshot_properties=_said(reach))
-
-    def _transaction(self) -> Any:
-        # Of this object in memory only: the table in the catalog keeps its own number.
-        self._table.properties["commit.retry.num-retries"] = "0"
-        return self._table.transaction()
 
 
 def _said(reach: TableEnd) -> dict[str, str]:
@@ -200,9 +226,9 @@ def _errors(table: str) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-    except QuireError:
+    except (QuireError, TableChangedError):
         raise
-    except (CommitFailedException, ValidationException) as error:
+    except ValidationException as error:  # while it planned; nothing was committed
         raise TableChangedError from error
     except Exception as error:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
@@ -198,12 +199,67 @@ def test_a_program_that_always_commits_first_ends_a_run(
     lake.append(0, 1)
     monkeypatch.setattr(update, "LOOKS_MAX", 3)
 
-    def fail(self: Table, *args: Any, **kwargs: Any) -> None:
+    def fail(self: SqlCatalog, *args: Any) -> None:
         raise CommitFailedException("too late")
 
-    monkeypatch.setattr(Table, "_do_commit", fail)
+    monkeypatch.setattr(SqlCatalog, "commit_table", fail)
     with pytest.raises(TableError, match="committed first 3 times"):
         lake.update()
+
+
+class LyingCatalog:
+    """Makes a commit, and calls it refused: the answer was lost, and the request sent again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, lies: int = 1) -> None:
+        self.lies = lies
+        self.then: Callable[[], object] = lambda: None
+        real = SqlCatalog.commit_table
+
+        def commit(catalog: SqlCatalog, *args: Any) -> Any:
+            done = real(catalog, *args)
+            if not self.lies:
+                return done
+            self.lies -= 1
+            self.then()
+            raise CommitFailedException("the table was changed by another process")
+
+        monkeypatch.setattr(SqlCatalog, "commit_table", commit)
+
+
+def test_a_commit_that_landed_and_is_called_refused_leaves_its_files(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update, "COMMIT_BYTES", 1)
+    for first in range(0, 30, 10):
+        lake.append(first, 10)
+    catalog = LyingCatalog(monkeypatch, lies=2)
+    assert lake.update().appended == 30
+    assert catalog.lies == 0
+    assert sorted(lake.numbers()) == list(range(30))
+    lake.client.trim_log("orders", 15)
+    catalog.lies = 1
+    assert lake.update().first == 15
+    assert sorted(lake.numbers()) == list(range(15, 30))
+
+
+@pytest.mark.parametrize("is_run", [False, True])
+def test_a_commit_that_landed_is_found_below_another_programs(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_run: bool
+) -> None:
+    monkeypatch.setattr(update, "COMMIT_BYTES", 1)
+    lake.append(0, 10)
+    lake.append(10, 10)
+
+    def other() -> None:
+        if not is_run:
+            lake.table.delete("offset = 3")
+            return
+        with quire.sync.connect(lake.client.store_uri) as client:
+            assert Lake(client, tmp_path).update().appended == 10
+
+    LyingCatalog(monkeypatch).then = other
+    assert lake.update().end == 20
+    assert sorted(lake.numbers()) == [each for each in range(20) if is_run or each != 3]
 
 
 def test_trimmed_records_leave_the_table(lake: Lake) -> None:
