@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -69,6 +69,10 @@ class CountingStore:
     async def children(self, path: str) -> list[str]:
         self.operations += 1
         return await self._store.children(path)
+
+    async def changed(self, seen: Mapping[str, int | None]) -> list[str]:
+        self.operations += 1
+        return await self._store.changed(seen)
 
     async def wait(self, path: str, version: int | None) -> None:
         await self._store.wait(path, version)

@@ -5,7 +5,7 @@ The refusal is where changes are made, so no code above has to remember that it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from quire.errors import OpenedReadOnlyError
@@ -50,6 +50,10 @@ class ReadOnlyStore:
     async def children(self, path: str) -> list[str]:
         """See `MetadataStore.children`."""
         return await self._store.children(path)
+
+    async def changed(self, seen: Mapping[str, int | None]) -> list[str]:
+        """See `MetadataStore.changed`."""
+        return await self._store.changed(seen)
 
     async def wait(self, path: str, version: int | None) -> None:
         """See `MetadataStore.wait`."""

@@ -10,7 +10,7 @@ Not here: the meaning of the records (metadata.py).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -99,6 +99,10 @@ class ObservedStore:
     async def children(self, path: str) -> list[str]:
         """See `MetadataStore.children`."""
         return await self._store.children(path)
+
+    async def changed(self, seen: Mapping[str, int | None]) -> list[str]:
+        """See `MetadataStore.changed`."""
+        return await self._store.changed(seen)
 
     async def wait(self, path: str, version: int | None) -> None:
         """See `MetadataStore.wait`."""

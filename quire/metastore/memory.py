@@ -15,7 +15,7 @@ Time is the event loop; nothing here leaves it, so the simulator runs this as it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
@@ -130,6 +130,10 @@ class MemoryTree:
         self._reap()
         record = self._records.get(check_path(path))
         return record.version if record else None
+
+    def changed(self, seen: Mapping[str, int | None]) -> list[str]:
+        """Return the paths, sorted, that are not at the version seen."""
+        return sorted(path for path, version in seen.items() if self.version(path) != version)
 
     def open_session(self, timeout: float) -> SessionId:
         session = self._next_revision()
@@ -324,6 +328,10 @@ class MemoryStore:
     async def children(self, path: str) -> list[str]:
         await self._turn()
         return self.tree.children(path)
+
+    async def changed(self, seen: Mapping[str, int | None]) -> list[str]:
+        await self._turn()
+        return self.tree.changed(seen)
 
     async def wait(self, path: str, version: int | None) -> None:
         await self._turn()

@@ -6,7 +6,7 @@ its caller cancelled.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -60,6 +60,10 @@ class MeteredStore:
     async def children(self, path: str) -> list[str]:
         """See `MetadataStore.children`."""
         return await self._timed("children", self._store.children(path))
+
+    async def changed(self, seen: Mapping[str, int | None]) -> list[str]:
+        """See `MetadataStore.changed`."""
+        return await self._timed("changed", self._store.changed(seen))
 
     async def wait(self, path: str, version: int | None) -> None:
         """See `MetadataStore.wait`."""

@@ -18,7 +18,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -256,6 +256,11 @@ class SqliteStore:
 
     async def children(self, path: str) -> list[str]:
         return await self._call(lambda file: file.children(path))
+
+    async def changed(self, seen: Mapping[str, int | None]) -> list[str]:
+        views = [Seen(check_path(path), seen[path]) for path in sorted(seen)]
+        _, differ = await self._call(lambda file: file.look(None, views))
+        return [view.path for view, is_changed in zip(views, differ, strict=True) if is_changed]
 
     async def wait(self, path: str, version: int | None) -> None:
         await self._waits.until_changed(Seen(check_path(path), version))

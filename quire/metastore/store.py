@@ -9,7 +9,8 @@ Paths look like `/a/b/c`: a leading slash, segments of printable ASCII without s
 
 Law, for every implementation:
 
-  T1  `get` is linearizable: it sees every change that was confirmed before it was called.
+  T1  `get` and `changed` are linearizable: they see every change that was confirmed before they
+      were called.
   T2  Every change of a record gives it a version greater than any it had before in its life; a
       record that is deleted and created again may start over, and its watchers are woken.
   T3  A call that raises `StoreUnavailableError` changed nothing. A call that raises
@@ -24,7 +25,7 @@ Law, for every implementation:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -127,6 +128,14 @@ class MetadataStore(Protocol):
 
     async def children(self, path: str) -> list[str]:
         """Return the sorted names of the records below `path`; empty when it does not exist."""
+        ...
+
+    async def changed(self, seen: Mapping[str, int | None]) -> list[str]:
+        """Return the paths of the records that are not at the version seen (None: does not exist).
+
+        They come sorted. For a caller that has read many records and looks again: it costs one
+        question, or one a path without the values, all sent at once.
+        """
         ...
 
     async def wait(self, path: str, version: int | None) -> None:

@@ -156,8 +156,14 @@ class ZooKeeperConnection:
         """Return the answer to a request that changes nothing. Raises `StoreUnavailableError` when
         none is to be had, and the port's errors.
         """
+        return (await self.read_all(path, [call]))[0]
+
+    async def read_all(self, path: str, calls: Sequence[Request]) -> list[Any]:
+        """Return the answers to requests that change nothing, sent at once after one `sync`. Raises
+        as `read`; errors name `path`.
+        """
         try:
-            once = partial(self._read_once, path, call)
+            once = partial(self._read_once, path, calls)
             return await retry(once, on=_LOST, backoff=READ_BACKOFF, timeout=READ_SECONDS)
         except _LOST as error:
             raise StoreUnavailableError(self._uri, reason_of(error)) from error
@@ -259,12 +265,12 @@ class ZooKeeperConnection:
             reason = f"no connection within {seconds:g} s{complaints}"
             raise StoreUnavailableError(self._uri, reason) from error
 
-    async def _read_once(self, path: str, call: Request) -> Any:
+    async def _read_once(self, path: str, calls: Sequence[Request]) -> list[Any]:
         await self._ready()
         async with time_limit(ANSWER_SECONDS):
             synced = self._send(lambda client: client.sync_async(path))
-            _, answer = await asyncio.gather(synced, self._send(call))
-        return answer
+            _, *answers = await asyncio.gather(synced, *(self._send(call) for call in calls))
+        return answers
 
     def _send(self, call: Request) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self._loop.create_future()

@@ -239,6 +239,9 @@ class SimStore:
     async def children(self, path: str) -> list[str]:
         return await self.call(path, lambda: self._tree.children(path), changes=False)
 
+    async def changed(self, seen: Mapping[str, int | None]) -> list[str]:
+        return await self.call("changed", lambda: self._tree.changed(seen), changes=False)
+
     async def wait(self, path: str, version: int | None) -> None:
         await self._wait(lambda: self._tree.version(path) != version)
 

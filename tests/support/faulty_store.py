@@ -7,7 +7,7 @@ refusal, `after` raising `StoreOutcomeUnknownError` a lost answer.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from quire.metastore.changes import Change
@@ -78,6 +78,10 @@ class FaultyStore:
 
     async def children(self, path: str) -> list[str]:
         return await self.around("children", path, self.inner.children(path))
+
+    async def changed(self, seen: Mapping[str, int | None]) -> list[str]:
+        """The hooks see the first path."""
+        return await self.around("changed", next(iter(seen), ""), self.inner.changed(seen))
 
     async def wait(self, path: str, version: int | None) -> None:
         await self.inner.wait(path, version)

@@ -185,3 +185,24 @@ def test_the_largest_value_is_kept_and_a_larger_one_refused(run: Run) -> None:
             await one.create("/b", largest + b"x")
 
     run(scenario)
+
+
+def test_of_many_records_the_changed_ones_are_named(run: Run) -> None:
+    async def scenario(one: MetadataStore, other: MetadataStore, _: Backend) -> None:
+        assert await one.changed({}) == []
+        seen: dict[str, int | None] = {
+            f"/d/{name}": await other.create(f"/d/{name}", b"") for name in "cab"
+        }
+        seen["/d/none"] = seen["/elsewhere/none"] = None
+        assert await one.changed(seen) == []
+        changed = await other.put("/d/c", b"1", seen["/d/c"] or 0)
+        await other.delete("/d/a")
+        await other.create("/d/none", b"")
+        assert await one.changed(seen) == ["/d/a", "/d/c", "/d/none"]
+        assert await one.changed({"/d/b": seen["/d/b"], "/d/c": changed}) == []
+        await other.create("/d/a", b"")
+        assert await one.changed({"/d/a": seen["/d/a"], "/d/b": None}) == ["/d/a", "/d/b"]
+        with pytest.raises(InvalidRequestError):
+            await one.changed({"no path": None})
+
+    run(scenario)
