@@ -380,6 +380,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.metastore.zookeeper",
         "quire.cluster.zookeeper.ensemble",
         "quire.spark.jobs.session",
+        "quire.spark.patience",
         "quire.spark.routing",
     ),
     "subprocess": (

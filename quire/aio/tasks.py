@@ -7,9 +7,10 @@ So production code starts tasks here (tests/test_structure.py names the exceptio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -125,6 +126,21 @@ async def together(*works: Coroutine[Any, Any, T]) -> list[T]:
         return await asyncio.gather(*tasks)
     finally:
         await stop(*tasks)
+
+
+async def each(
+    items: Sequence[S], ask: Callable[[S], Coroutine[Any, Any, T]], at_once: int
+) -> list[T]:
+    """Ask about each item, some at a time; the answers are in the order of the items. An error ends
+    as in `together`.
+    """
+    places = asyncio.Semaphore(at_once)
+
+    async def one(item: S) -> T:
+        async with places:
+            return await ask(item)
+
+    return await together(*map(one, items))
 
 
 async def first_of(*waits: Coroutine[Any, Any, Any]) -> None:

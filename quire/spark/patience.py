@@ -6,7 +6,8 @@ failures to pass, such as a bookie that restarts or a metadata store without a l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
@@ -15,9 +16,11 @@ from quire.aio.retry import retry_blocking
 from quire.errors import ForgottenJobError, OvertakenError, TooManyJobsError
 
 P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 BACKOFF: Final = Backoff(first=0.5, last=0.5)
+AT_ONCE_MAX: Final = 16
 PATIENCE_SECONDS: Final = 30.0
 """Attempts begin for so long, whatever each of them takes until it gives up."""
 
@@ -34,6 +37,21 @@ def patiently(work: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
         backoff=BACKOFF,
         timeout=PATIENCE_SECONDS,
     )
+
+
+def patiently_each(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Return the results of `patiently` for each item, in order: some at a time, in threads.
+
+    Raises as `patiently`, for the first item that failed.
+    """
+    if len(items) < 2:
+        return [patiently(work, item) for item in items]
+    with ThreadPoolExecutor(AT_ONCE_MAX, "quire-spark") as threads:
+        begun = [threads.submit(patiently, work, item) for item in items]
+        try:
+            return [each.result() for each in begun]
+        finally:
+            threads.shutdown(cancel_futures=True)
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -12,10 +12,11 @@ query, so they wait for transient failures to pass.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
@@ -27,6 +28,7 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.log.reading.bounds import Bounds
+from quire.log.reading.ends import LogReach
 from quire.log.reading.span import Slice, Span
 from quire.log.records.position import BEGINNING, Position
 from quire.spark.batch import SpanPartition, read_partition
@@ -38,7 +40,7 @@ from quire.spark.holding import Holding
 from quire.spark.offsets import End
 from quire.spark.options import ReadOptions
 from quire.spark.packing import pack
-from quire.spark.patience import patiently
+from quire.spark.patience import patiently, patiently_each
 from quire.spark.progress import (
     Place,
     Progress,
@@ -58,6 +60,9 @@ from quire.spark.versions import (
 from quire.steady import own_clock
 from quire.sync import SyncClient
 
+R = TypeVar("R")
+T = TypeVar("T")
+
 _log: Final = logging.getLogger(__name__)
 
 
@@ -69,6 +74,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._target: dict[str, int] | None = None
         self._holding = Holding(options.minimum)
+        self._committed: Progress = {}
+        """The places to which this object has moved the cursors."""
         self._clock = own_clock(Random()).seconds
         self._reached: Progress | None = None
         """Where the query is, as far as Spark has said: before 4.2 it does not say it again."""
@@ -79,8 +86,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where a query without a checkpoint begins."""
         logs = patiently(self._logs)
         self._options.check_offsets(logs)
-        places = {log: patiently(self._begin, log, at_first=True) for log in logs}
-        self._reached = {log: place for log, place in places.items() if place is not None}
+        places = self._each(partial(self._begin, at_first=True), logs)
+        found = zip(logs, places, strict=True)
+        self._reached = {log: place for log, place in found if place is not None}
         return to_json(self._reached)
 
     def latestOffset(  # noqa: N802
@@ -113,7 +121,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Remember what there is now: the query ends when it has read as much."""
-        self._target = {log: patiently(self._end, log) for log in patiently(self._logs)}
+        logs = patiently(self._logs)
+        self._target = dict(zip(logs, self._each(self._end, logs), strict=True))
 
     def _logs(self) -> list[str]:
         return self._options.select(self._client.list_logs())
@@ -121,6 +130,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _client(self) -> SyncClient:
         return worker_client(self._options.cluster)
+
+    def _each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Do something about each item, some at a time; `patiently_each` has the terms."""
+        patiently(worker_client, self._options.cluster)  # one for all threads
+        return patiently_each(work, items)
 
     def _begin(self, log: str, *, at_first: bool = False) -> Place | None:
         """Where a query begins; None for a log that a pattern named, and that was deleted since.
@@ -174,33 +188,39 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _ends(self, began: Progress) -> Progress:
         """The places after all records that can be read now, never before the query's beginning."""
         ends: Progress = {}
+        follows: Progress = {}
         for log in sorted({*self._logs(), *began}):
             if log in began and not self._options.means(log):
                 ends[log] = began[log]  # the query went on without it, and may come back to it
-                continue
-            place = began.get(log) or self._begin(log)
-            if place is not None:
-                ends[log] = self._end_of(log, place)
+            elif (place := began.get(log) or self._begin(log)) is not None:
+                follows[log] = place
+        for log, reach in self._reaches(follows).items():
+            ends[log] = self._end_of(log, follows[log], reach)
         return ends
 
-    def _end_of(self, log: str, place: Place) -> Place:
+    def _reaches(self, places: Progress) -> dict[str, LogReach | None]:
+        """How far logs reach, never before the places."""
+        offsets = {log: place.offset for log, place in places.items()}
+        return self._client._logs.ends(offsets, password=self._options.password)
+
+    def _end_of(self, log: str, place: Place, reach: LogReach | None) -> Place:
         """The place after all records of a log, or of the log that has taken its name."""
-        try:
-            return place.at(self._end_behind(log, place))
-        except NoSuchLogError:
-            if self._options.fail_on_data_loss:
-                raise
-        except LogReplacedError:
-            if self._options.fail_on_data_loss:
-                raise
-            _log.warning(
-                "log %r was deleted and recreated: the query goes on with the new log from its "
-                "first record; records of the old log after offset %d were not read",
-                log, place.offset - 1,
-            )  # fmt: skip
-            with suppress(NoSuchLogError, LogReplacedError):  # deleted again: the next look
-                again = self._first_left(log, self._recreated_bounds)
-                return again.at(self._end_behind(log, again))
+        if reach is not None and reach.log_id == place.id:
+            return place.at(reach.offset)
+        if self._options.fail_on_data_loss:
+            raise NoSuchLogError(log) if reach is None else LogReplacedError(log)
+        if reach is None:
+            return place
+        _log.warning(
+            "log %r was deleted and recreated: the query goes on with the new log from its "
+            "first record; records of the old log after offset %d were not read",
+            log, place.offset - 1,
+        )  # fmt: skip
+        with suppress(NoSuchLogError):  # deleted again: the next look
+            again = self._first_left(log, self._recreated_bounds)
+            reach = self._reaches({log: again})[log]
+            if reach is not None and reach.log_id == again.id:
+                return again.at(reach.offset)
         return place
 
     @property
@@ -229,14 +249,6 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except UnreadableError:  # its writer died: a snapshot is what there is
             return self._end(log)
 
-    def _end_behind(self, log: str, place: Place) -> int:
-        spans = self._snapshot(log, Bounds(first_offset=place.offset))
-        # A log may be recreated also if it has no records after the place yet.
-        log_id = spans[-1].log_id if spans else self._client._logs.describe(log).log_id
-        if log_id != place.id:
-            raise LogReplacedError(log)
-        return max(place.offset, spans[-1].offsets.stop if spans else 0)
-
     def _snapshot(self, log: str, bounds: Bounds) -> list[Span]:
         return self._client.snapshot_log(log, password=self._options.password, bounds=bounds)
 
@@ -248,11 +260,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             self._check_seen(began, ends)
         self._reached = reached(began, ends)
-        found: list[Span] = []
-        for log, place in ends.items():
-            wanted = range(start_of(began, log, place), place.offset)
-            if wanted:
-                found += patiently(self._plan, log, place, wanted)
+        wanted = [
+            (log, place, offsets)
+            for log, place in ends.items()
+            if (offsets := range(start_of(began, log, place), place.offset))
+        ]
+        plans = self._each(lambda part: self._plan(*part), wanted)
+        found = [span for plan in plans for span in plan]
         return [SpanPartition(packed) for packed in pack(found, self._options.limits)]
 
     def _check_seen(self, began: Progress, ends: Progress) -> None:
@@ -318,8 +332,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark calls this when it begins the next batch, so the cursor lags by one batch.
         """
         if self._options.cursor is not None:
-            for log, place in from_json(end).items():
-                patiently(self._advance, log, place)
+            places, before = from_json(end), self._committed
+            moved = [each for each in places.items() if before.get(each[0]) != each[1]]
+            self._each(lambda each: self._advance(*each), moved)
+            self._committed = places
 
     def _advance(self, log: str, place: Place) -> None:
         assert self._options.cursor is not None

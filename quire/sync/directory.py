@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
 from quire.log.directory import LogDirectory
 from quire.log.maintenance.ingest import logs_with_parts
+from quire.log.manifest.known import KnownManifests
 from quire.log.manifest.manifest import LogManifest
+from quire.log.reading.ends import LogEnds, LogReach
 from quire.log.reading.span import Slice, Span
 from quire.log.reading.spans import read_in_order
 from quire.log.records.keyring import Keyring
@@ -22,10 +24,16 @@ class SyncLogDirectory:
     def __init__(self, portal: Portal, logs: LogDirectory) -> None:
         self._portal = portal
         self._logs = logs
+        manifests = KnownManifests(logs._store, logs._record)
+        self._ends = LogEnds(manifests, logs._segments)
 
     def describe(self, name: str) -> LogManifest:
         """See `LogDirectory.describe`."""
         return self._portal.call(self._logs.describe(name))
+
+    def ends(self, logs: Mapping[str, int], *, password: bytes = b"") -> dict[str, LogReach | None]:
+        """See `LogEnds.find`."""
+        return self._portal.call(self._ends.find(logs, password=password))
 
     def with_parts(self) -> list[str]:
         """See `logs_with_parts`."""

@@ -10,12 +10,13 @@ that does not answer within `ANSWER_SECONDS` has its reason in `trouble`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
+from quire.aio.tasks import each
 from quire.aio.timing import time_limit
 from quire.bookie import BookieInfo
 from quire.client import Client
@@ -114,7 +115,7 @@ async def gather_cluster(
 
 async def gather_logs(client: Client, names: Iterable[str]) -> list[LogView]:
     """Return logs, sorted by name; one that does not exist is left out. Raises as `gather`."""
-    found = await _each(sorted(names), partial(_log_if_any, client))
+    found = await each(sorted(names), partial(_log_if_any, client), AT_ONCE_MAX)
     return [each for each in found if each is not None]
 
 
@@ -157,7 +158,7 @@ async def gather_users(client: Client, bookies: Collection[BookieId]) -> UsersVi
         except (TimeoutError, QuireError):
             return None
 
-    answers = await _each(known, ask)
+    answers = await each(known, ask, AT_ONCE_MAX)
     silent = [name for name, answer in zip(known, answers, strict=True) if answer is None]
     found = users_of(answer for answer in answers if answer is not None)
     return found._replace(silent=tuple(silent))
@@ -220,17 +221,6 @@ async def _log_if_any(client: Client, name: str) -> LogView | None:
     with suppress(NoSuchLogError):  # deleted meanwhile
         return await gather_log(client, name)
     return None
-
-
-async def _each(items: Sequence[T], ask: Callable[[T], Awaitable[R]]) -> list[R]:
-    """Ask about each item, `AT_ONCE_MAX` at a time; the answers are in the order of the items."""
-    places = asyncio.Semaphore(AT_ONCE_MAX)
-
-    async def one(item: T) -> R:
-        async with places:
-            return await ask(item)
-
-    return list(await asyncio.gather(*map(one, items)))
 
 
 async def _healing(store: MetadataStore) -> tuple[Summary | None, Switch, list[str]]:

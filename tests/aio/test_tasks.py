@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from quire.aio.tasks import Tasks, first_of, in_thread, stop, together
+from quire.aio.tasks import Tasks, each, first_of, in_thread, stop, together
 from tests.support.virtual import virtually
 
 
@@ -200,6 +200,25 @@ def test_a_cancelled_caller_waits_for_its_thread() -> None:
         assert await in_thread(lambda: 7) == 7
 
     asyncio.run(main())
+
+
+def test_each_item_is_asked_about_some_at_a_time() -> None:
+    async def main() -> None:
+        running, most = 0, 0
+
+        async def ask(number: int) -> int:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(10 - number)
+            running -= 1
+            return number * 2
+
+        assert await each(range(10), ask, 3) == list(range(0, 20, 2))
+        assert most == 3
+        assert await each([], ask, 3) == []
+
+    virtually(main)
 
 
 def test_works_that_go_together_end_together() -> None:
