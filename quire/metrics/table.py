@@ -119,7 +119,7 @@ _REQUESTS: Final = (
         {
             "refused_total": "[peers that were refused or dropped]"
             "(operations.md#peers-that-stall): `unfinished`, `unread`, `silent`, `connections`, "
-            "`idle`, `calls`, `busy`, `hello`, `tls`, `rights`",
+            "`idle`, `calls`, `streams`, `busy`, `hello`, `tls`, `rights`",
         },
         "reason",
     ),

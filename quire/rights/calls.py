@@ -179,6 +179,7 @@ COMMANDS: Final[Mapping[str, frozenset[Action]]] = {
     "log copy": _WRITES,
     "log create": frozenset({APPEND}),
     "log cursor advance": _READS,
+    "log cursor reset": _READS,
     "log cursor delete": frozenset({OPERATE}),
     "log cursor list": _LOOKS,
     "log delete": frozenset({OPERATE}),
