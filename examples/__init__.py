@@ -1,1 +1,1 @@
-"""Four programs to start from. docs/how-to explains them, and tests/examples runs them."""
+"""Five programs to start from. docs/how-to explains them, and tests/examples runs them."""

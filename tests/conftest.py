@@ -89,6 +89,7 @@ MARKS: Final = {
         "test_readme.py",
         "test_records.py",
         "test_unknown_fields.py",
+        "testing/sim/test_bank.py",
         "testing/test_page.py",
         "testing/test_plugin.py",
         "tutorial",

@@ -340,7 +340,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "psycopg": ("quire.sql.psycopg", "quire.sql.adapters"),
     "sqlalchemy": ("quire.sql.sqlalchemy", "quire.sql.models"),
     "django": ("quire.sql.django",),
-    "click": ("quire.cli",),
+    "click": ("quire.cli", "quire.testing.sim.campaign"),
     "rich": ("quire.cli",),
     "uvloop": ("quire.cli", "quire.bench"),
     "starlette": ("quire.gateway", "quire.console.app"),
@@ -369,6 +369,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     ),
     "threading": (
         "quire.aio.home",
+        "quire.testing.sim.loop",
         "quire.sync",
         "quire.storage.disk.threads",
         "quire.storage.disk.local_file",
@@ -376,6 +377,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     ),
     "concurrent": (
         "quire.sync",
+        "quire.testing.sim.campaign",
         "quire.metastore.sqlite",
         "quire.metastore.zookeeper",
         "quire.cluster.zookeeper.ensemble",
@@ -392,6 +394,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     ),
     "time": (
         "quire.connection",
+        "quire.testing.sim",
         "quire.cli",
         "quire.bench",
         "quire.cluster",
@@ -441,6 +444,7 @@ BANNED: dict[str, str] = {
 """Calls that production code may not make, with what to use instead."""
 
 TASKS: dict[str, str] = {
+    "quire.testing.sim": "a loop, which starts the tasks of simulated processes",
     "quire.aio.tasks": "starts the tasks of every owner",
     "quire.bench": "a measurement, which ends with its process",
     "quire.cli": "a command, which ends with its process",

@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
-from tests.sim.loop import SimLoop
-from tests.sim.sealed import SimEscape, SimUnhandled
+from quire.testing.sim.loop import SimLoop
+from quire.testing.sim.sealed import SimEscape, SimUnhandled
 from tests.support.async_tests import SECONDS_MAX, run_virtually
 from tests.support.convert import converted
 from tests.support.log_cluster import LogCluster

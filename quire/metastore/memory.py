@@ -290,7 +290,11 @@ class MemorySession:
         alive = True
         while alive:
             await asyncio.sleep(self._timeout / HEARTBEATS_PER_TIMEOUT)
-            alive = self._tree.renew(self._session, self._timeout)
+            alive = self._renew()
+
+    def _renew(self) -> bool:
+        """Return whether the session goes on."""
+        return self._tree.renew(self._session, self._timeout)
 
 
 class MemoryStore:

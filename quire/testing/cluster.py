@@ -64,7 +64,7 @@ class MemoryCluster:
             raise ConfigurationError(f"a cluster has at least one bookie, not {bookies}")
         self.name = name or f"cluster-{next(_numbers)}"
         self._labels = tuple(labels)
-        self._switched = SwitchedTree(self.name)
+        self._switched = self._new_tree()
         offer_tree(self.name, self._switched)
         self._switched.tree.create(CLUSTER, Cluster(self.name, level=SPEAKS.highest).encode())
         self._bookies: list[SwitchedBookie] = []
@@ -95,11 +95,17 @@ class MemoryCluster:
 
     def _add(self) -> int:
         number = len(self._bookies)
-        bookie = SwitchedBookie(f"{self.name}-bookie-{number}")
+        bookie = self._new_bookie(number)
         self._bookies.append(bookie)
         offer_bookie(self._address(number), bookie)
         self._register(number)
         return number
+
+    def _new_tree(self) -> SwitchedTree:
+        return SwitchedTree(self.name)
+
+    def _new_bookie(self, number: int) -> SwitchedBookie:
+        return SwitchedBookie(f"{self.name}-bookie-{number}")
 
     def kill(self, index: int) -> None:
         """End a bookie as SIGKILL does: requests fail at once, and clients see it vanish.

@@ -18,8 +18,8 @@ from quire.metastore.layout import bookie_path, ledger_path, moves_path
 from quire.metastore.registration import decode_registration, encode_registration
 from quire.metastore.versions import join_version
 from quire.repair.assignments import Assignment
+from quire.testing.sim.policy import Policy
 from tests.healing.auditing import DELAY, ENTRIES, Scene, scene
-from tests.sim.policy import Policy
 from tests.support.seeds import seeds
 from tests.support.virtual import virtually
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from quire.entry import LedgerId
-from tests.sim.policy import Policy
+from quire.testing.sim.policy import Policy
 from tests.support.memory_cluster import Hook, MemoryCluster
 from tests.support.virtual import virtually
 

@@ -9,8 +9,8 @@ import pytest
 
 from quire.errors import AppendOutcomeUnknownError, BookieUnavailableError
 from quire.ledger.quorum import Replication
+from quire.testing.sim.policy import Policy
 from tests.ledger.changing import AWAY, UNKNOWN, ensembles
-from tests.sim.policy import Policy
 from tests.support.seeds import seeds
 from tests.support.virtual import virtually
 from tests.support.writing import LEDGER, Writing, settle

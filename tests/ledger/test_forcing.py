@@ -19,7 +19,7 @@ from quire.errors import (
 )
 from quire.ledger.forcing import vouched
 from quire.ledger.quorum import Replication
-from tests.sim.policy import Policy
+from quire.testing.sim.policy import Policy
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.virtual import virtually
 from tests.support.writing import LEDGER, Writing, settle

@@ -27,7 +27,7 @@ from quire.metadata.adopt import adopt
 from quire.metastore.cluster import Cluster, read_cluster
 from quire.metastore.layout import CLUSTER, LEDGER_IDS, ledger_path
 from quire.metastore.memory import MemoryStore
-from tests.sim.policy import Policy
+from quire.testing.sim.policy import Policy
 from tests.support.faulty_store import FaultyStore
 from tests.support.virtual import virtually
 

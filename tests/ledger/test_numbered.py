@@ -20,7 +20,7 @@ from quire.errors import (
 from quire.ledger.numbered import NumberedWriter
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
-from tests.sim.policy import Policy
+from quire.testing.sim.policy import Policy
 from tests.support.memory_cluster import MemoryCluster, down
 from tests.support.virtual import virtually
 from tests.support.writing import LEDGER, Writing, settle

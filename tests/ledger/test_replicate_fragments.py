@@ -19,7 +19,7 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.replicate_fragments import runs, stretches
 from quire.run import pack_run
-from tests.sim.policy import Policy
+from quire.testing.sim.policy import Policy
 from tests.support.memory_cluster import MemoryCluster, down
 from tests.support.virtual import virtually
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from quire.testing.sim.loop import new_loop
 from tests.scenarios.stage import Stage
 from tests.scenarios.transcript import Transcript, parse, replay
-from tests.sim.loop import new_loop
 
 FOLDER = Path(__file__).parent / "transcripts"
 

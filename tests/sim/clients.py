@@ -15,9 +15,9 @@ from quire.errors import InvalidRequestError, QuireError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.roster import BookieRoster
 from quire.ledger.stored_records import StoredRecords
+from quire.testing.sim.process import Incarnation
 from tests.sim.history import Violation
 from tests.sim.machines import Machine, World
-from tests.sim.process import Incarnation
 from tests.sim.store import SimStore
 
 T = TypeVar("T")

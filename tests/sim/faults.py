@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
+from quire.testing.sim.policy import Policy
 from tests.sim.damage import DAMAGE, LATE
 from tests.sim.network import Conditions
-from tests.sim.policy import Policy
 from tests.sim.store import StoreWeather
 
 KINDS: Final = (

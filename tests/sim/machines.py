@@ -25,14 +25,14 @@ from quire.metastore.levels import FIRST_LEVEL, SPEAKS
 from quire.storage.identity.cookie import format_bookie
 from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
+from quire.testing.sim.loop import SimLoop
+from quire.testing.sim.process import Incarnation
 from tests.sim import operator, second_process
 from tests.sim.conformance import Conformance
 from tests.sim.damage import Budget
 from tests.sim.disk import SimDisk
 from tests.sim.history import WALL_CLOCK_START, Violation
-from tests.sim.loop import SimLoop
 from tests.sim.network import Network
-from tests.sim.process import Incarnation
 from tests.sim.serving import Serving
 from tests.sim.store import SimStore, StoreWeather, WatchedTree
 from tests.sim.watch import MetadataWatch

@@ -33,9 +33,9 @@ from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieUnavailableError, QuireError
 from quire.ledger.run_stream import RunStream
 from quire.storage.serving.limits import Reception, ServiceLimits
+from quire.testing.sim.loop import SimLoop
+from quire.testing.sim.process import Incarnation
 from quire.wire.adds import encode_lac, encode_run
-from tests.sim.loop import SimLoop
-from tests.sim.process import Incarnation
 from tests.sim.streams import Connection, reception_of
 from tests.sim.wire import carry_answer, carry_request
 

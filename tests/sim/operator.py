@@ -27,8 +27,8 @@ from quire.storage.entries.ledger_storage import UNFINISHED
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.replicas_port import Copies
 from quire.storage.offline.salvage import salvage
+from quire.testing.sim.process import Incarnation
 from tests.sim.disk import SimDisk, SimMount
-from tests.sim.process import Incarnation
 
 if TYPE_CHECKING:
     from tests.sim.machines import BookieMachine

@@ -6,11 +6,8 @@ A run is a function of (seed, workload, the code, the Python version): nothing e
 
 from __future__ import annotations
 
-import atexit
-import gc
 import logging
 import random
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from quire.entry import LedgerId
+from quire.testing.sim.ending import undisturbed
+from quire.testing.sim.loop import SimLoop, new_loop
+from quire.testing.sim.process import NODE
 from tests.sim.auditors import healed
 from tests.sim.deletion_workload import DeletionWorkload
 from tests.sim.election_workload import ElectionWorkload
@@ -28,17 +28,12 @@ from tests.sim.healing_workload import HealingWorkload, draw_healing_workload
 from tests.sim.history import Violation
 from tests.sim.ledger_workload import ACKS_MIN, LedgerWorkload, draw_ledger_workload
 from tests.sim.log_workload import LogWorkload, draw_log_workload
-from tests.sim.loop import SimLoop, new_loop
 from tests.sim.numbered_workload import NumberedWorkload
 from tests.sim.pages_workload import PagesWorkload, draw_pages_workload
-from tests.sim.process import NODE, last_words_ignored
 from tests.sim.restored_workload import RestoredWorkload
 from tests.sim.service_workload import ServiceWorkload
 from tests.sim.world import SimWorld
 from tests.spec.events import Event, Shape
-
-COLLECT_EVERY: Final = 20
-"""Seeds between two garbage collections; none runs during a seed."""
 
 SCRUB: Final = "quire.storage.maintenance.scrub"
 """Who may log damage as an error, of a disk that was hurt."""
@@ -75,8 +70,6 @@ PAGED: Final = 13
 HEALED: Final = 3
 HEALED_EVERY: Final = 3
 """Of so many seeds of a workload that healers may accompany, one has them."""
-
-_runs = 0
 
 
 def workload_of(seed: int) -> str:
@@ -164,23 +157,20 @@ def run_seed(
         adjust(mix)
     result.mix = mix.describe()
     loop = new_loop(random.Random(f"{name}:loop"), mix.policy)
-    was_enabled = gc.isenabled()
-    gc.disable()
-    _freeze()
-    try:
-        log = _Log(loop, result.events) if events else None
-        with _listening(loop, log):
-            loop.run_until_complete(_play(loop, name, mix, result, log, look))
-            loop.check_unhandled()
-        if result.refusal is not None:
-            raise result.refusal
-    except Exception as error:
-        result.verdict, result.error = "failed", error
-    finally:
-        result.trace = loop.trace.digest()
-        result.steps = loop.steps
-        result.virtual_seconds = loop.time()
-        _clean_up(loop, was_enabled)
+    with undisturbed(loop):
+        try:
+            log = _Log(loop, result.events) if events else None
+            with _listening(loop, log):
+                loop.run_until_complete(_play(loop, name, mix, result, log, look))
+                loop.check_unhandled()
+            if result.refusal is not None:
+                raise result.refusal
+        except Exception as error:
+            result.verdict, result.error = "failed", error
+        finally:
+            result.trace = loop.trace.digest()
+            result.steps = loop.steps
+            result.virtual_seconds = loop.time()
     return result
 
 
@@ -218,49 +208,6 @@ def _listening(loop: SimLoop, log: _Log | None) -> Iterator[None]:
         logger.removeHandler(alarm)
         logger.setLevel(level)
         logger.propagate = propagate
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Let production's loggers say nothing."""
-    logger = logging.getLogger("quire")
-    before, logger.propagate = logger.propagate, False
-    handler = logging.NullHandler()
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = before
-
-
-def _freeze() -> None:
-    """Keep what was imported out of every later collection."""
-    if _runs == 0:
-        gc.collect()
-        gc.freeze()
-        atexit.register(_collect_quietly)
-
-
-def _collect_quietly() -> None:
-    """What the last runs left in cycles shall not end in the interpreter's own last moments."""
-    with last_words_ignored():
-        gc.collect()
-
-
-def _clean_up(loop: SimLoop, gc_was_enabled: bool) -> None:
-    """End the run's coroutines; what they say on their way out is of no interest."""
-    global _runs
-    _runs += 1
-    with warnings.catch_warnings(), _silence(), last_words_ignored():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        loop.dispose()
-        if _runs % COLLECT_EVERY == 0:
-            gc.collect()
-        elif gc_was_enabled:
-            gc.collect(0)
-    if gc_was_enabled:
-        gc.enable()
 
 
 async def _play(

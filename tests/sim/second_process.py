@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from quire.errors import DirectoryInUseError, QuireError
 from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
-from tests.sim.process import Incarnation
+from quire.testing.sim.process import Incarnation
 
 if TYPE_CHECKING:
     from tests.sim.disk import SimMount

@@ -27,8 +27,8 @@ from quire.storage.serving import obedient
 from quire.storage.serving.births import BornBookie
 from quire.storage.serving.obedient import ObedientBookie
 from quire.storage.serving.presence import Presence
+from quire.testing.sim.process import Incarnation
 from tests.sim import operator
-from tests.sim.process import Incarnation
 
 if TYPE_CHECKING:
     from tests.sim.machines import BookieMachine

@@ -29,9 +29,9 @@ from quire.metastore import versions
 from quire.metastore.changes import Change, check_changes, describe
 from quire.metastore.memory import MemoryTree
 from quire.metastore.store import Versioned
-from tests.sim.loop import SimLoop
+from quire.testing.sim.loop import SimLoop
+from quire.testing.sim.process import Incarnation
 from tests.sim.network import Network, settle
-from tests.sim.process import Incarnation
 
 T = TypeVar("T")
 

@@ -20,11 +20,11 @@ from quire.bookie import Bookie
 from quire.entry import LedgerId
 from quire.storage.serving.add_stream import AddStream
 from quire.storage.serving.limits import Reception, ServiceLimits
+from quire.testing.sim.process import Incarnation
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import decode_reply
 from quire.wire.run_calls import StreamOverError
 from quire.wire.transport import EOF
-from tests.sim.process import Incarnation
 
 if TYPE_CHECKING:
     from tests.sim.network import Host, Network, SimLink

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from quire.aio.timing import time_limit
-from tests.sim.loop import SimLoop, new_loop
-from tests.sim.policy import Policy
-from tests.sim.process import Incarnation
-from tests.sim.sealed import SimDeadlock, SimEscape, SimLivelock, SimUnhandled
+from quire.testing.sim.loop import SimLoop, new_loop
+from quire.testing.sim.policy import Policy
+from quire.testing.sim.process import Incarnation
+from quire.testing.sim.sealed import SimDeadlock, SimEscape, SimLivelock, SimUnhandled
 
 
 def run(

@@ -15,10 +15,10 @@ from quire.entry import DigestKind, Sealer
 from quire.errors import BookieUnavailableError, LedgerFencedError, NoSuchEntryError
 from quire.run import pack_run
 from quire.testing.bookie import MemoryBookie
-from tests.sim.loop import SimLoop, new_loop
+from quire.testing.sim.loop import SimLoop, new_loop
+from quire.testing.sim.policy import Policy
+from quire.testing.sim.process import Incarnation
 from tests.sim.network import Conditions, Host, Network, SimLink
-from tests.sim.policy import Policy
-from tests.sim.process import Incarnation
 
 SEALER = Sealer(7, DigestKind.CRC32C, b"")
 KEY = SEALER.access_key

@@ -97,7 +97,13 @@ UNREACHED: Final = {
     "metastore/sqlite_path.py": "metastore/test_open_store.py",
     "observer.py": "spec/test_files.py",
     "opening.py": "test_opening.py",
-    "testing": "testing",
+    **{f"testing/{name}.py": "testing" for name in ("bookie", "cluster", "link", "processes")},
+    "testing/plugin.py": "testing/test_plugin.py",
+    "testing/store.py": "testing",
+    **{
+        f"testing/sim/{name}.py": "testing/sim/test_world.py"
+        for name in ("campaign", "inside", "lines", "run", "weather", "world")
+    },
     "ledger/records.py": "contract/records",
     "ledger/remote.py": "wire",
     "metadata/archive.py": "metadata",

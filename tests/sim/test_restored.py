@@ -15,10 +15,10 @@ from quire.ledger.quorum import Replication
 from quire.metastore import versions
 from quire.metastore.layout import ledger_path
 from quire.metastore.store import Versioned
+from quire.testing.sim.loop import SimLoop, new_loop
+from quire.testing.sim.policy import Policy
 from tests.sim.faults import draw_mix
 from tests.sim.history import Violation
-from tests.sim.loop import SimLoop, new_loop
-from tests.sim.policy import Policy
 from tests.sim.restored_workload import RestoredWorkload
 from tests.sim.run import run_seed
 from tests.sim.store import Snapshot, WatchedTree

@@ -17,9 +17,9 @@ from quire.errors import (
     VersionConflictError,
 )
 from quire.metastore.changes import Change, Create, Put
-from tests.sim.loop import SimLoop, new_loop
+from quire.testing.sim.loop import SimLoop, new_loop
+from quire.testing.sim.process import Incarnation
 from tests.sim.network import Network
-from tests.sim.process import Incarnation
 from tests.sim.store import STORE, SimStore, StoreWeather, WatchedTree
 
 

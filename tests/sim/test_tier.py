@@ -15,11 +15,11 @@ from pyarrow import fs
 from quire.log.manifest.cold_files import ColdFile
 from quire.log.manifest.manifest import LogManifest, SegmentEnd
 from quire.metastore.layout import log_path
+from quire.testing.sim.loop import new_loop
+from quire.testing.sim.process import Incarnation
+from quire.testing.sim.sealed import SimEscape
 from tests.sim.file_watch import FileWatch
 from tests.sim.history import Violation
-from tests.sim.loop import new_loop
-from tests.sim.process import Incarnation
-from tests.sim.sealed import SimEscape
 from tests.sim.tier import NOWHERE, SCHEME, SimTier, Threads
 
 ID = "0123456789abcdef0123456789abcdef"

@@ -24,11 +24,11 @@ from quire.metastore.layout import (
     log_path,
 )
 from quire.run import pack_run
+from quire.testing.sim.loop import new_loop
+from quire.testing.sim.process import Incarnation
 from tests.sim.election_watch import ElectionWatch
 from tests.sim.history import Violation
-from tests.sim.loop import new_loop
 from tests.sim.manifest_watch import ManifestWatch
-from tests.sim.process import Incarnation
 from tests.sim.watch import BookieWatch, MetadataWatch
 
 BOOKIES = ("b0", "b1", "b2")

@@ -21,7 +21,7 @@ from pyarrow import fs
 
 from quire.log.cold import parquet, reader
 from quire.log.cold import tier as cold_tier
-from tests.sim.loop import SimLoop
+from quire.testing.sim.loop import SimLoop
 
 T = TypeVar("T")
 

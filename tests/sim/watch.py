@@ -28,8 +28,8 @@ from quire.labels import Domain
 from quire.ledger.metadata import LedgerMetadata, LedgerState
 from quire.metastore.layout import LEDGERS
 from quire.run import scan_run
+from quire.testing.sim.process import Incarnation
 from tests.sim.history import Violation, require
-from tests.sim.process import Incarnation
 
 Report = Callable[[Violation], None]
 

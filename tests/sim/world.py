@@ -29,6 +29,7 @@ from quire.labels import NOWHERE, Labels
 from quire.ledger.metadata import LedgerMetadata
 from quire.run import split_run
 from quire.storage.node import BookieNode
+from quire.testing.sim.loop import SimLoop
 from tests.sim.checkers import FinalLedger
 from tests.sim.clients import ClientMachine
 from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, hurt_disk, resize, rot
@@ -36,7 +37,6 @@ from tests.sim.faults import SECOND_PROCESS, STOP, STOP_CLIENT, TO_CLIENTS, WISH
 from tests.sim.history import LedgerHistory, LogHistory, Stopwatch, Violation
 from tests.sim.knobs import Knobs
 from tests.sim.log_conformance import LogConformance
-from tests.sim.loop import SimLoop
 from tests.sim.machines import BookieMachine, Machine, World, draw_options
 from tests.sim.manifest_watch import ManifestWatch
 from tests.sim.network import Conditions, Network

@@ -21,7 +21,7 @@ from typing import Any, Final
 import pytest
 
 from quire.aio.timing import time_limit
-from tests.sim.loop import new_loop
+from quire.testing.sim.loop import new_loop
 
 SECONDS_MAX: Final = 600.0
 """Virtual seconds that a test may take."""

@@ -1,6 +1,6 @@
 """Logs over a cluster in memory: leaders and readers, each a client with its own line to the store.
 
-Time is virtual (tests/sim/loop.py), so a test that waits for a timeout takes none.
+Time is virtual (quire/testing/sim/loop.py), so a test that waits for a timeout takes none.
 """
 
 from __future__ import annotations

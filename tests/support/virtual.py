@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from tests.sim.loop import new_loop
-from tests.sim.policy import Policy
+from quire.testing.sim.loop import new_loop
+from quire.testing.sim.policy import Policy
 
 T = TypeVar("T")
 

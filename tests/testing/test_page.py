@@ -34,5 +34,12 @@ def test_the_program_on_the_page_runs(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
+def test_the_simulation_on_the_page_passes(tmp_path: Path) -> None:
+    (program,) = blocks("explore")
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("none failed\n", "")
+
+
 def test_no_block_is_left_out() -> None:
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5

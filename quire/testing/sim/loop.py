@@ -1,7 +1,7 @@
-"""An event loop whose clock is virtual and whose every choice comes from a seed.
+"""An event loop with a virtual clock, and with every choice from a seed.
 
-Production code runs on it unchanged: asyncio tasks take each step through `call_soon`, so whoever
-owns the ready queues owns every interleaving. Each *node* (a simulated process) has its own queue,
+Production code runs on it unchanged: asyncio tasks take each step through `call_soon`, so this loop
+decides every interleaving. Each *node* (a simulated process) has its own queue,
 found through a context variable; the loop draws the node that runs next. Within a node the order is
 asyncio's own documented one, first in first out (policy `interleave`); `walk` draws there too;
 `priority` gives nodes random priorities that change now and then (after PCT).
@@ -11,11 +11,11 @@ asyncio's own documented one, first in first out (policy `interleave`); `walk` d
     references to its tasks, so that garbage collection runs no cleanup either, until `dispose`.
   - A paused node's callbacks wait in its queue.
   - Threads, sockets and executors raise `SimEscape`: nothing may happen outside the seed. A world
-    may put its own `threads` in their place (tier.py).
+    may put its own `threads` in their place.
   - The trace is a running hash over every step and every note; equal traces mean equal runs.
 
 Sets of tasks (as `TaskGroup` keeps) would iterate in address order, so tasks hash by serial number.
-Not here: what nodes mean (world.py), how they talk (network.py).
+Not here: what nodes mean (world.py), how they talk (lines.py).
 """
 
 from __future__ import annotations
@@ -31,10 +31,25 @@ from asyncio import events
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import Any, Final, TypeVar, TypeVarTuple
 
-from tests.sim.policy import CHOICES, Policy
-from tests.sim.process import NODE, Handle, Incarnation, Nap, SimTask, last_words_ignored, unwind
-from tests.sim.sealed import SealedLoop, SimDeadlock, SimError, SimEscape, SimLivelock, SimUnhandled
-from tests.sim.trace import TRACE_BATCH, Trace
+from quire.testing.sim.policy import CHOICES, Policy
+from quire.testing.sim.process import (
+    NODE,
+    Incarnation,
+    Nap,
+    SimHandle,
+    SimTask,
+    last_words_ignored,
+    unwind,
+)
+from quire.testing.sim.sealed import (
+    SealedLoop,
+    SimDeadlock,
+    SimError,
+    SimEscape,
+    SimLivelock,
+    SimUnhandled,
+)
+from quire.testing.sim.trace import TRACE_BATCH, SimTrace
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -54,7 +69,7 @@ class SimLoop(SealedLoop):
         self._random = rng.random
         self._policy = policy
         self._now = 0.0
-        self._timers: list[tuple[float, int, Handle]] = []
+        self._timers: list[tuple[float, int, SimHandle]] = []
         self._sequence = 0
         self._serial = 0
         self._runnable: list[Incarnation] = []
@@ -68,9 +83,9 @@ class SimLoop(SealedLoop):
         self._nap: Nap | None = None
         """How the step under way ends."""
         self._thread = threading.get_ident()
-        self.trace = Trace()
+        self.trace = SimTrace()
         self.ailing: set[str] = set()
-        """Names of machines whose disk was hurt: they may report damage."""
+        """Names of machines with a damaged disk: they may report damage."""
         self.steps = 0
         self.root = Incarnation(self, "world", 0)
 
@@ -84,19 +99,19 @@ class SimLoop(SealedLoop):
         callback: Callable[[*Ts], object],
         *args: *Ts,
         context: contextvars.Context | None = None,
-    ) -> Handle:
+    ) -> SimHandle:
         if context is None:
             context = contextvars.copy_context()
         home = context.get(NODE, self.root)
         self._sequence = sequence = self._sequence + 1
-        handle = Handle(callback, args, context, home, sequence, self._now)
+        handle = SimHandle(callback, args, context, home, sequence, self._now)
         if self._nap is None:
             self._enqueue(handle)
         else:
             self._put_to_bed(handle, self._nap)
         return handle
 
-    def _enqueue(self, handle: Handle) -> None:
+    def _enqueue(self, handle: SimHandle) -> None:
         home = handle.home
         if self._closed or not home.alive:
             self._graveyard.append(handle)
@@ -112,7 +127,7 @@ class SimLoop(SealedLoop):
         callback: Callable[[*Ts], object],
         *args: *Ts,
         context: contextvars.Context | None = None,
-    ) -> Handle:
+    ) -> SimHandle:
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(
@@ -121,12 +136,12 @@ class SimLoop(SealedLoop):
         callback: Callable[[*Ts], object],
         *args: *Ts,
         context: contextvars.Context | None = None,
-    ) -> Handle:
+    ) -> SimHandle:
         if context is None:
             context = contextvars.copy_context()
         home = context.get(NODE, self.root)
         self._sequence = sequence = self._sequence + 1
-        handle = Handle(callback, args, context, home, sequence, when)
+        handle = SimHandle(callback, args, context, home, sequence, when)
         if not self._closed:
             heapq.heappush(self._timers, (when, sequence, handle))
         return handle
@@ -138,7 +153,7 @@ class SimLoop(SealedLoop):
         yield
         nap.handle.callback = None  # it is over: cancelling the task need not end it
 
-    def _put_to_bed(self, handle: Handle, nap: Nap) -> None:
+    def _put_to_bed(self, handle: SimHandle, nap: Nap) -> None:
         """Let a task's next step come later; a cancellation wakes it (`hurry`)."""
         self._nap, nap.handle = None, handle
         task = handle.callback.__self__  # type: ignore[union-attr]
@@ -161,7 +176,7 @@ class SimLoop(SealedLoop):
         callback: Callable[[*Ts], object],
         *args: *Ts,
         context: contextvars.Context | None = None,
-    ) -> Handle:
+    ) -> SimHandle:
         if threading.get_ident() != self._thread:
             raise SimEscape(f"{callback!r} was called in from another thread")
         return self.call_soon(callback, *args, context=context)
@@ -309,14 +324,14 @@ class SimLoop(SealedLoop):
     def waiting(self) -> str:
         """Name the tasks that are not done, by process."""
         names = [f"{t.home}:{t.get_name()}" for t in self._tasks if not t.done() and t.home.alive]
-        return ", ".join(names) or "nobody"
+        return ", ".join(names) or "no task"
 
     def pending(self, node: Incarnation) -> list[str]:
         """The names of a process's tasks that are not done."""
         return [t.get_name() for t in self._tasks if t.home is node and not t.done()]
 
     def check_unhandled(self) -> None:
-        """Raise `SimUnhandled` when a task of a living process failed and nobody looked."""
+        """Raise `SimUnhandled` when a task of a living process failed and no other task looked."""
         for task in self._tasks:
             if task.home.alive and task.done() and _unretrieved(task):
                 error = task.exception()
@@ -343,9 +358,11 @@ class SimLoop(SealedLoop):
         self._closed = True
 
     def dispose(self) -> None:
-        """End the run for good: unwind every coroutine that is left, ignoring what it says."""
+        """End the run: unwind every coroutine that is left, ignoring its last words."""
         self._closed = True
-        asyncio.set_event_loop(None)  # or `gather` of nothing would make a loop that nobody closes
+        asyncio.set_event_loop(
+            None
+        )  # or `gather` of nothing would make a loop that is never closed
         with last_words_ignored():
             for task in self._tasks:
                 if task.done():
@@ -388,5 +405,5 @@ def _unretrieved(task: asyncio.Task[Any]) -> bool:
 
 
 def new_loop(rng: random.Random, policy: Policy = Policy.INTERLEAVE) -> SimLoop:
-    """Make the loop of one run. What it does not implement itself raises `SimEscape`."""
+    """Make the loop of one run. Everything that it lacks raises `SimEscape`."""
     return SimLoop(rng, policy=policy)  # type: ignore[abstract]

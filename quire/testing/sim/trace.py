@@ -10,7 +10,7 @@ TRACE_BATCH: Final = 8192
 """Steps that are gathered before they are hashed."""
 
 
-class Trace:
+class SimTrace:
     """A running hash of everything that happened."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
-from tests.sim.process import Handle, Incarnation
+from quire.testing.sim.process import Incarnation, SimHandle
 
 Draw = Callable[[], float]
 
@@ -22,20 +22,20 @@ class Policy(StrEnum):
     PRIORITY = "priority"
 
 
-def _interleave(runnable: list[Incarnation], draw: Draw) -> Handle:
+def _interleave(runnable: list[Incarnation], draw: Draw) -> SimHandle:
     """A node at random, its oldest step. The loop has this inlined."""
     index = int(draw() * len(runnable)) if len(runnable) > 1 else 0
     return _take(runnable, index, 0)
 
 
-def _walk(runnable: list[Incarnation], draw: Draw) -> Handle:
+def _walk(runnable: list[Incarnation], draw: Draw) -> SimHandle:
     """A node at random, any of its steps."""
     index = int(draw() * len(runnable)) if len(runnable) > 1 else 0
     waiting = len(runnable[index].queue)
     return _take(runnable, index, int(draw() * waiting) if waiting > 1 else 0)
 
 
-def _by_priority(runnable: list[Incarnation], draw: Draw) -> Handle:
+def _by_priority(runnable: list[Incarnation], draw: Draw) -> SimHandle:
     """The node of the highest priority, its oldest step; priorities change now and then."""
     if len(runnable) == 1:
         return _take(runnable, 0, 0)
@@ -48,7 +48,7 @@ def _by_priority(runnable: list[Incarnation], draw: Draw) -> Handle:
     return _take(runnable, index, 0)
 
 
-def _take(runnable: list[Incarnation], index: int, skip: int) -> Handle:
+def _take(runnable: list[Incarnation], index: int, skip: int) -> SimHandle:
     queue = runnable[index].queue
     if skip:
         queue.rotate(-skip)

@@ -1,4 +1,4 @@
-"""An event loop with no way out, and the errors with which a simulated run ends.
+"""An event loop with no way out, and the errors that end a simulated run.
 
 Every method of asyncio's abstract loop raises `SimEscape` until a subclass gives it a meaning
 inside the simulation. Threads have one when a world says what stands for them.
@@ -31,11 +31,11 @@ class SimEscape(SimError):  # noqa: N818
 
 
 class SimUnhandled(SimError):  # noqa: N818
-    """An exception reached nobody."""
+    """No task looked at an exception."""
 
 
 class Threads(Protocol):
-    """What stands for the threads in which a program waits for what blocks."""
+    """A stand-in for the threads of calls that block."""
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]: ...
 

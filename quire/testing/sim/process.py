@@ -1,9 +1,8 @@
 """Simulated processes: their lives, their tasks and their scheduled callbacks.
 
 A process is found through the context variable `NODE`, which every task and callback inherits. Its
-*incarnation* is one life of it: a restart is a new incarnation, and whatever still carries the old
-one is dead.
-Not here: who runs next (loop.py), what a process is made of (world.py).
+*incarnation* is one life of it: a restart is a new incarnation, and everything that still carries
+the old one is dead. Not here: which process runs next (loop.py), and its parts (world.py).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ T = TypeVar("T")
 
 
 class Spawner(Protocol):
-    """What a process needs of its loop."""
+    """The part of a loop that a process needs."""
 
     def create_task(
         self,
@@ -34,7 +33,7 @@ class Spawner(Protocol):
     def hurry(self, nap: Nap) -> None: ...
 
 
-class Handle(asyncio.TimerHandle):
+class SimHandle(asyncio.TimerHandle):
     """A scheduled callback, as light as asyncio allows: the base class only lends its type."""
 
     __slots__ = ("args", "callback", "context", "home", "sequence")
@@ -73,18 +72,18 @@ class Handle(asyncio.TimerHandle):
 
 
 class Nap:
-    """A sleep without a future: the step after it is what was put off."""
+    """A sleep without a future: the step after it comes later."""
 
     __slots__ = ("handle", "seconds")
 
-    handle: Handle
+    handle: SimHandle
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
 
 class Incarnation:
-    """One life of a simulated process: what it still has to do, and whether it may."""
+    """One life of a simulated process: its waiting steps, and whether they may run."""
 
     def __init__(self, loop: Spawner, name: str, number: int) -> None:
         self.loop = loop
@@ -93,7 +92,7 @@ class Incarnation:
         self.alive = True
         self.paused = False
         self.priority = 0.0
-        self.queue: deque[Handle] = deque()
+        self.queue: deque[SimHandle] = deque()
         self.context = contextvars.Context()
         self.context.run(NODE.set, self)
 
@@ -101,7 +100,7 @@ class Incarnation:
         return f"{self.name}#{self.number}"
 
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """Start a task of this process, whoever asks for it."""
+        """Start a task of this process, also from outside."""
         return self.loop.create_task(work, name=name, context=self.context.copy())
 
 
@@ -130,7 +129,7 @@ class SimTask(asyncio.Task[T]):
 
 @contextmanager
 def last_words_ignored() -> Iterator[None]:
-    """Let what is collected here end in silence: its loop is gone, so its cleanup fails."""
+    """Let collected objects end in silence here: its loop is gone, so its cleanup fails."""
     hook = sys.unraisablehook
     sys.unraisablehook = lambda _: None
     try:
