@@ -11,7 +11,7 @@ import random
 from functools import partial
 from typing import Any, NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.bookie import Bookie, list_all
@@ -23,6 +23,7 @@ from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
 from quire.testing.bookie import MemoryBookie
 from tests.sim.disk import SimDisk
+from tests.support.examples import examples
 
 OPTIONS = StorageOptions(
     segment_bytes=64 * 1024,
@@ -138,7 +139,7 @@ async def compare(script: list[Call]) -> None:
         await mount.close()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(calls(), max_size=30))
 def test_the_node_answers_as_the_reference_does(script: list[Call]) -> None:
     asyncio.run(compare(script))

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.entry import EntryId
@@ -16,6 +16,7 @@ from quire.ledger.domains import ANYWHERE, Candidate, Placement
 from quire.ledger.metadata import Fragment
 from quire.ledger.quorum import Replication
 from quire.ledger.window import AppendWindow
+from tests.support.examples import examples
 
 A, B, C, NOWHERE = ("a",), ("b",), ("c",), ("",)
 SHAPES = [Replication(*each) for each in ((3, 3, 2), (3, 3, 1), (3, 2, 1), (4, 3, 2), (5, 3, 2))]
@@ -76,7 +77,7 @@ class Model:
         return len(holders) >= self.replication.ack_quorum and len(domains) >= self.needed
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.sampled_from(SHAPES),
     st.integers(1, 3),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.errors import ConfigurationError, NotEnoughBookiesError, NotEnoughDomainsError
@@ -19,6 +19,7 @@ from quire.labels import LEVELS, Labels
 from quire.ledger.domains import ANYWHERE, Candidate, Placement, Spread, Within, least_spread
 from quire.ledger.placement import choose_ensemble, replace
 from quire.ledger.quorum import Replication
+from tests.support.examples import examples
 
 BOOKIES = [Candidate(f"b{number}") for number in range(9)]
 SHAPES = [
@@ -74,7 +75,7 @@ def reached(chosen: Sequence[Candidate], replication: Replication) -> list[int]:
     return [least_spread(replication, places, level) for level in LEVELS]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.data(), st.sampled_from(SHAPES), clusters(), st.randoms(use_true_random=False))
 def test_a_legal_ensemble_is_found_if_there_is_one(
     data: st.DataObject, replication: Replication, cluster: list[Candidate], rng: random.Random
@@ -93,7 +94,7 @@ def test_a_legal_ensemble_is_found_if_there_is_one(
     assert reached(chosen, replication) == best, "the widest spread, the widest level first"
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.data(), st.sampled_from(SHAPES), clusters(7), st.randoms(use_true_random=False))
 def test_as_many_positions_are_replaced_as_can_be(
     data: st.DataObject, replication: Replication, cluster: list[Candidate], rng: random.Random

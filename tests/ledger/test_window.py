@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from quire.ledger.quorum import Replication
 from quire.ledger.window import AppendWindow
+from tests.support.examples import examples
 
 
 class WindowMachine(RuleBasedStateMachine):
@@ -80,7 +81,7 @@ class WindowMachine(RuleBasedStateMachine):
 
 
 TestWindowMachine = WindowMachine.TestCase
-TestWindowMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestWindowMachine.settings = examples(150, stateful_step_count=40)
 
 
 def pushed(replication: Replication, count: int) -> AppendWindow:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -19,6 +19,7 @@ from quire.log.manifest.manifest import (
     SegmentEnd,
 )
 from quire.log.records.position import BEGINNING, Position
+from tests.support.examples import examples
 
 
 def _end(entries: int, slots: int = 1, timestamp_ms: int = 0) -> SegmentEnd:
@@ -273,7 +274,7 @@ class Edits(RuleBasedStateMachine):
         assert known == list(range(1, self.ledger + 1))
 
 
-Edits.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+Edits.TestCase.settings = examples(60, stateful_step_count=25)
 TestEdits = Edits.TestCase
 
 
