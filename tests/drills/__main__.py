@@ -22,26 +22,33 @@ def promise(drill: Drill) -> str:
 
 
 def play(names: Sequence[str], drills: Mapping[str, Drill], *, as_json: bool) -> int:
-    """Play drills, print a line for each, and return how many failed."""
-    failed = 0
+    """Play drills, print two lines for each, and return how many failed."""
+    failed, start = 0, time.monotonic()
     for name in names:
         began = time.monotonic()
+        if sys.stderr.isatty():
+            print(f"playing {name}: {promise(drills[name])}", file=sys.stderr)
         try:
             proof = asyncio.run(_played(drills[name]))
-            outcome, said, size = "ok", proof.text, proof.bytes
+            outcome, (said, size, what) = "ok", proof
         except Exception as error:  # a drill that fails in any way must not end the others
             if not isinstance(error, DrillError):
                 traceback.print_exc()
-            outcome, said, size = "FAILED", f"{type(error).__name__}: {error}", 0
+            outcome, said = "FAILED", f"{type(error).__name__}: {error}"
+            size, what = 0, ""
             failed += 1
         seconds = time.monotonic() - began
         if as_json:
             fields = {"drill": name, "outcome": outcome, "seconds": round(seconds, 1)}
-            said_too = {"bytes": size, "promise": promise(drills[name]), "found": said}
+            said_too = {"bytes": size, "of": what, "promise": promise(drills[name]), "found": said}
             print(json.dumps({**fields, **said_too}), flush=True)
         else:
-            print(f"{outcome:6} {name:8} {seconds:6.1f} s {size:9} B  {promise(drills[name])}")
-            print(f"       {said}", flush=True)
+            print(f"{outcome:6} {name:8} {seconds:6.1f} s  {promise(drills[name])}")
+            counted = f"; {size:,} bytes {what}" if what else ""
+            print(f"       {said}{counted}", flush=True)
+    if not as_json:
+        seconds = time.monotonic() - start
+        print(f"{len(names)} drills in {seconds:.0f} s, {failed} failed", flush=True)
     return failed
 
 

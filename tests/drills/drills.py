@@ -41,7 +41,7 @@ async def lost() -> Proof:
             await load.more(2)
             await here.command("healing", "run", "--lost", victim)
         await here.heal(victim)
-        await here.check_whole()
+        await here.whole()
         await here.read_back(load)
         await here.command("bookie", "forget", victim)
         return Proof(f"{len(load.acked)} ledgers have all copies without it", load.bytes)
@@ -60,7 +60,7 @@ async def stopped() -> Proof:
         moved = [each for each in asked if each["places"]]
         check(not moved, f"copies would move: {moved}")
         await here.heal()
-        await here.check_whole()
+        await here.whole()
         await here.read_back(load)
         return Proof(
             f"{len(load.acked)} ledgers, none moved, {len(asked)} fetched in part", load.bytes
@@ -71,8 +71,10 @@ async def closed(ledgers: int = LEDGERS) -> Proof:
     """Many ledgers that are closed without a fault have all their copies."""
     async with scene(3) as here:
         made = await here.closed_ledgers(ledgers)
-        await here.check_whole()
-        return Proof(f"none of {len(made)} ledgers is short", here.written)
+        late = await here.whole()
+        return Proof(
+            f"none of {len(made)} ledgers is short; {late} were at the first look", here.written
+        )
 
 
 async def shown() -> Proof:
@@ -106,7 +108,7 @@ async def drained() -> Proof:
         await here.heal()
         watched = await here.command("bookie", "drain", leaves, "--watch", "--json")
         check(watched.json[-1]["left"] == 0, watched.out)
-        await here.check_whole()
+        await here.whole()
         await here.kill(0)
         await here.command("bookie", "forget", leaves)
         await here.read_back(load)
@@ -151,7 +153,7 @@ async def rolled() -> Proof:
                 await here.cluster.restart(index)
                 await here.command("bookie", "back", bookie)
         await here.heal()
-        await here.check_whole()
+        await here.whole()
         await here.command("cluster", "roll-check")
         await here.read_back(load)
         return Proof(
@@ -160,11 +162,13 @@ async def rolled() -> Proof:
 
 
 async def _until_may_roll(here: Scene) -> None:
-    for _ in range(10):
-        if (said := await here.command("cluster", "roll-check", code=None)).code == 0:
-            return
+    async def may_roll() -> bool:
+        if (await here.command("cluster", "roll-check", code=None)).code == 0:
+            return True
         await here.command("healing", "run", code=None)
-    raise DrillError(f"the next bookie may never be stopped: {said.err}")
+        return False
+
+    await here.until(may_roll, "the next bookie may be stopped")
 
 
 async def racks() -> Proof:
@@ -242,7 +246,7 @@ async def regions() -> Proof:
             check(found == acked, "other entries were read than acknowledged")
         await here.closed_ledgers(10)
         await here.heal()
-        await here.check_whole()
+        await here.whole()
         return Proof(
             f"one region cut: the slowest append took {seconds:.1f} s; two cut: {unknown[:60]}…, "
             f"{refusal[:60]}…; {len(acked)} acknowledged entries read",

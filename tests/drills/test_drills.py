@@ -25,7 +25,7 @@ async def bad() -> Proof:
     async with asyncio.TaskGroup() as group:
         group.create_task(asyncio.sleep(0))
         check(False, "it did not hold")
-    return Proof("never")
+    return Proof("never", 0)
 
 
 async def broken() -> Proof:
@@ -61,7 +61,7 @@ def test_people_read_what_was_proven(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.timeout(300)
 def test_ledgers_that_are_closed_without_a_fault_are_not_short() -> None:
     """The drill `closed`, smaller. `lost` is tests/cluster/test_autorecovery.py."""
-    assert asyncio.run(closed(60)).text == "none of 60 ledgers is short"
+    assert "none of 60 ledgers is short" in asyncio.run(closed(60)).text
 
 
 def test_the_page_lists_every_drill_with_its_promise() -> None:
