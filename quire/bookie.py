@@ -25,7 +25,7 @@ abandons its answer; the work may still be done.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
@@ -40,6 +40,7 @@ from quire.errors import (
     QuireError,
 )
 from quire.labels import NOWHERE, Labels
+from quire.outline import Outline
 
 READ_BYTES_MAX: Final = 1024 * 1024
 """Default bound on the bytes of one read's answer; a first frame that is larger is sent alone."""
@@ -283,6 +284,14 @@ class Bookie(Protocol):
 
         An answer that fills a message is cut: the next call goes on after the last range
         (`list_all`).
+        """
+        ...
+
+    async def outlines(self, ledgers: Sequence[LedgerId]) -> list[Outline | None]:
+        """Return the outlines of some ledgers (`OUTLINES_MAX` at most), in their order: which
+        entries are held, in three numbers. None where only `list_entries` tells.
+
+        Reads nothing from the disk. A ledger that the bookie never saw has no entries.
         """
         ...
 

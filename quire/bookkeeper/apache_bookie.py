@@ -23,6 +23,7 @@ docs/bookkeeper.md has the consequences for applications.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import islice
@@ -54,6 +55,7 @@ from quire.errors import (
     QuireError,
     UnsupportedError,
 )
+from quire.outline import Outline
 from quire.run import scan_run
 
 REQUEST_SECONDS: Final = 5.0
@@ -330,6 +332,10 @@ class ApacheBookie:
     async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
         """Raise `UnsupportedError`: these bookies list no ledgers."""
         raise UnsupportedError(f"bookie {self._bookie} of BookKeeper", "a list of its ledgers")
+
+    async def outlines(self, ledgers: Sequence[LedgerId]) -> list[Outline | None]:
+        """Raise `UnsupportedError`: these bookies tell no outlines."""
+        raise UnsupportedError(f"bookie {self._bookie} of BookKeeper", "outlines of ledgers")
 
     async def info(self) -> BookieInfo:
         """See `Bookie.info`. It tells its space; whether it is writable, as last heard."""

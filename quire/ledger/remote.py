@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -25,13 +25,14 @@ from quire.bookie import (
 from quire.entry import EntryId, LedgerId
 from quire.errors import BookieUnavailableError, InvalidRequestError, QuireError
 from quire.ledger.run_stream import NO_MESSAGE, RunStream, StreamName
+from quire.outline import Outline, check_outlines
 from quire.requests import REQUEST_ID, SLOW_SECONDS, SlowRequests, Trace, new_request_id
 from quire.run import FRAME_BYTES_MAX, SIZE
 from quire.wire import bookie_pb2 as pb
 from quire.wire import reads
 from quire.wire.adds import encode_lac, encode_run
 from quire.wire.channel import BookieChannel
-from quire.wire.codec import decode_info, decode_ranges, decode_tail
+from quire.wire.codec import decode_info, decode_outlines, decode_ranges, decode_tail
 from quire.wire.hello import Hello
 from quire.wire.run_calls import FramedRuns, GrpcRuns, RunCall
 from quire.wire.tls import Contexts
@@ -243,6 +244,16 @@ class RemoteBookie:
         """See `Bookie.list_ledgers`."""
         request = _build(pb.ListLedgersRequest, bookie=self._bookie, first=first)
         return await self._call_for_ranges("ListLedgers", request)
+
+    async def outlines(self, ledgers: Sequence[LedgerId]) -> list[Outline | None]:
+        """See `Bookie.outlines`. A bookie of an older program raises `BookieUnavailableError`."""
+        check_outlines(ledgers)
+        request = _build(pb.OutlinesRequest, bookie=self._bookie, ledgers=ledgers)
+        reply = await self._call("Outlines", request, self._timeout)
+        found = decode_outlines(reply)
+        if len(found) != len(ledgers):
+            raise self._unavailable(f"{NO_MESSAGE}: {len(found)} outlines of {len(ledgers)}")
+        return found
 
     async def info(self) -> BookieInfo:
         """See `Bookie.info`."""

@@ -64,6 +64,7 @@ RPCS: Final[Mapping[str, Row]] = {
     "Sync": Row(APPEND, _PLACE | {"key", "first", "last"}),
     "ListEntries": Row(OBSERVE, _PLACE | {"first"}),
     "ListLedgers": Row(OBSERVE, frozenset({"bookie", "first"})),
+    "Outlines": Row(OBSERVE, frozenset({"bookie", "ledgers"})),
     "Info": Row(OBSERVE, frozenset({"bookie"})),
 }
 """By method of `quire.v1.Bookie`. `Add` is a stream: `RUN` judges its runs."""

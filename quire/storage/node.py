@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import random
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from quire.aio.timing import time_limit
@@ -40,6 +40,7 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.observer import SILENT, Observer, Source
+from quire.outline import Outline, check_outlines
 from quire.run import ScannedRun, scan_run
 from quire.storage.disk.port import Disk
 from quire.storage.engine import Engine
@@ -426,6 +427,12 @@ class BookieNode:
         states = self._storage.states.values()
         held = sorted(each.ledger for each in states if each.last != NO_ENTRY)
         return join_ranges((each, each) for each in held[bisect_left(held, first) :])
+
+    async def outlines(self, ledgers: Sequence[LedgerId]) -> list[Outline | None]:
+        """See `Bookie.outlines`."""
+        self._engine.check_alive()
+        check_outlines(ledgers)
+        return await self._storage.lists.outlines(ledgers)
 
     def knows(self, ledger: LedgerId) -> bool:
         """Whether this bookie has something of a ledger, or had and dropped it."""

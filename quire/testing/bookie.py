@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from quire.aio.timing import time_limit
@@ -35,6 +35,7 @@ from quire.errors import (
     ReadOnlyBookieError,
     UnauthorizedError,
 )
+from quire.outline import Outline, check_outlines, joined
 from quire.run import pack_run, scan_run
 
 
@@ -277,6 +278,14 @@ class MemoryBookie:
         await self.before("list_ledgers", first)
         held = [each for each, state in self.ledgers.items() if state.frames and each >= first]
         return _ranges_of(sorted(held))[: self.ranges_max]
+
+    async def outlines(self, ledgers: Sequence[LedgerId]) -> list[Outline | None]:
+        await self.before("outlines", min(ledgers, default=0))
+        check_outlines(ledgers)
+        return [
+            joined(Outline(low, high, high - low + 1) for low, high in self._ranges(each))
+            for each in ledgers
+        ]
 
     async def info(self) -> BookieInfo:
         held = [each for each, state in self.ledgers.items() if state.frames]

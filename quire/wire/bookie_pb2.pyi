@@ -204,6 +204,26 @@ class ListEntriesReply(_message.Message):
     failure: Failure
     def __init__(self, bounds: _Optional[_Iterable[int]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
+class OutlinesRequest(_message.Message):
+    __slots__ = ("bookie", "ledgers")
+    BOOKIE_FIELD_NUMBER: _ClassVar[int]
+    LEDGERS_FIELD_NUMBER: _ClassVar[int]
+    bookie: str
+    ledgers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, bookie: _Optional[str] = ..., ledgers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class OutlinesReply(_message.Message):
+    __slots__ = ("firsts", "lasts", "counts", "failure")
+    FIRSTS_FIELD_NUMBER: _ClassVar[int]
+    LASTS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    firsts: _containers.RepeatedScalarFieldContainer[int]
+    lasts: _containers.RepeatedScalarFieldContainer[int]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    failure: Failure
+    def __init__(self, firsts: _Optional[_Iterable[int]] = ..., lasts: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+
 class InfoRequest(_message.Message):
     __slots__ = ("bookie",)
     BOOKIE_FIELD_NUMBER: _ClassVar[int]

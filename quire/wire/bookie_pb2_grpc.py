@@ -69,6 +69,11 @@ class BookieStub(object):
                 request_serializer=quire_dot_wire_dot_bookie__pb2.ListLedgersRequest.SerializeToString,
                 response_deserializer=quire_dot_wire_dot_bookie__pb2.ListEntriesReply.FromString,
                 _registered_method=True)
+        self.Outlines = channel.unary_unary(
+                '/quire.v1.Bookie/Outlines',
+                request_serializer=quire_dot_wire_dot_bookie__pb2.OutlinesRequest.SerializeToString,
+                response_deserializer=quire_dot_wire_dot_bookie__pb2.OutlinesReply.FromString,
+                _registered_method=True)
         self.Info = channel.unary_unary(
                 '/quire.v1.Bookie/Info',
                 request_serializer=quire_dot_wire_dot_bookie__pb2.InfoRequest.SerializeToString,
@@ -125,6 +130,13 @@ class BookieServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Outlines(self, request, context):
+        """First and last entry held of each of some ledgers, and how many.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Info(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -168,6 +180,11 @@ def add_BookieServicer_to_server(servicer, server):
                     servicer.ListLedgers,
                     request_deserializer=quire_dot_wire_dot_bookie__pb2.ListLedgersRequest.FromString,
                     response_serializer=quire_dot_wire_dot_bookie__pb2.ListEntriesReply.SerializeToString,
+            ),
+            'Outlines': grpc.unary_unary_rpc_method_handler(
+                    servicer.Outlines,
+                    request_deserializer=quire_dot_wire_dot_bookie__pb2.OutlinesRequest.FromString,
+                    response_serializer=quire_dot_wire_dot_bookie__pb2.OutlinesReply.SerializeToString,
             ),
             'Info': grpc.unary_unary_rpc_method_handler(
                     servicer.Info,
@@ -364,6 +381,33 @@ class Bookie(object):
             '/quire.v1.Bookie/ListLedgers',
             quire_dot_wire_dot_bookie__pb2.ListLedgersRequest.SerializeToString,
             quire_dot_wire_dot_bookie__pb2.ListEntriesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Outlines(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quire.v1.Bookie/Outlines',
+            quire_dot_wire_dot_bookie__pb2.OutlinesRequest.SerializeToString,
+            quire_dot_wire_dot_bookie__pb2.OutlinesReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -8,7 +8,7 @@ defect of the bookie: the client learns only that an error occurred.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +32,7 @@ from quire.errors import (
     UnauthorizedError,
     WrongBookieError,
 )
+from quire.outline import Outline
 from quire.wire import bookie_pb2 as pb
 
 REASON_CHARACTERS_MAX: Final = 1000
@@ -157,6 +158,9 @@ def decode_tail(reply: pb.TailReply) -> LedgerTail:
     )
 
 
+UNTOLD: Final = Outline(0, -1, -1)
+"""Of a ledger with an outline that a bookie cannot tell."""
+
 RANGES_MAX: Final = 262_144
 """Ranges in one piece of a list: at ten bytes for an id at most, 5 of the 8 MiB of a message."""
 
@@ -170,6 +174,23 @@ def decode_ranges(reply: pb.ListEntriesReply) -> list[tuple[EntryId, EntryId]]:
     if reply.HasField("failure"):
         raise decode_failure(reply.failure)
     return list(zip(reply.bounds[::2], reply.bounds[1::2], strict=True))
+
+
+def encode_outlines(outlines: Sequence[Outline | None]) -> pb.OutlinesReply:
+    told = [each or UNTOLD for each in outlines]
+    return pb.OutlinesReply(
+        firsts=[each.first for each in told],
+        lasts=[each.last for each in told],
+        counts=[each.entries for each in told],
+    )
+
+
+def decode_outlines(reply: pb.OutlinesReply) -> list[Outline | None]:
+    """Return as many outlines as the reply has whole, or raise the bookie's error."""
+    if reply.HasField("failure"):
+        raise decode_failure(reply.failure)
+    told = map(Outline, reply.firsts, reply.lasts, reply.counts)
+    return [each if each.entries >= 0 else None for each in told]
 
 
 def encode_info(info: BookieInfo) -> pb.InfoReply:

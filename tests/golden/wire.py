@@ -24,16 +24,19 @@ from quire.errors import (
     UnauthorizedError,
     WrongBookieError,
 )
+from quire.outline import NOTHING, Outline
 from quire.version import Speaks
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import decode_reply, decode_request, encode_lac, encode_request, encode_run
 from quire.wire.codec import (
     decode_failure,
     decode_info,
+    decode_outlines,
     decode_ranges,
     decode_tail,
     encode_failure,
     encode_info,
+    encode_outlines,
     encode_ranges,
     encode_tail,
 )
@@ -44,6 +47,7 @@ from tests.golden.golden import Golden
 BOOKIE, KEY, RUN, PACKET = "b" * 32, bytes(range(20)), b"a run's bytes", b"a packet"
 INFO = BookieInfo(BOOKIE, True, 5, 10, 3, 1, {"flushes": 4})
 TAIL = LedgerTail(b"frame", b"packet", 8, True)
+OUTLINES = [Outline(0, 9, 10), None, NOTHING, Outline(3, 9, 5)]
 LATER_INFO = BookieInfo(BOOKIE, True, 5, 10, 3, 1, {"flushes": 4}, 9)
 USED_INFO = replace(
     LATER_INFO,
@@ -209,11 +213,18 @@ WIRE = (
         _fields,
         {"bookie": BOOKIE, "first": 3},
     ),
+    _message(
+        "outlines-request",
+        pb.OutlinesRequest(bookie=BOOKIE, ledgers=[3, 9]),
+        _fields,
+        {"bookie": BOOKIE, "ledgers": [3, 9]},
+    ),
     _message("info-request", pb.InfoRequest(bookie=BOOKIE), _fields, {"bookie": BOOKIE}),
     _message("tail-reply", encode_tail(TAIL), decode_tail, TAIL),
     _message(
         "list-entries-reply", encode_ranges([(0, 3), (9, 9)]), decode_ranges, [(0, 3), (9, 9)]
     ),
+    _message("outlines-reply", encode_outlines(OUTLINES), decode_outlines, OUTLINES),
     _message("info-reply", encode_info(INFO), decode_info, INFO),
     _message("info-reply-2", encode_info(LATER_INFO), decode_info, LATER_INFO),
     _message("info-reply-3", encode_info(USED_INFO), decode_info, USED_INFO, "LedgerUse"),

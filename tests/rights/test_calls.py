@@ -82,6 +82,7 @@ def test_every_row_is_of_a_command() -> None:
         (pb.SyncRequest(), Action.APPEND),
         (pb.ListEntriesRequest(), Action.OBSERVE),
         (pb.ListLedgersRequest(), Action.OBSERVE),
+        (pb.OutlinesRequest(), Action.OBSERVE),
         (pb.InfoRequest(), Action.OBSERVE),
     ],
 )

@@ -84,6 +84,7 @@ CALLS: list[tuple[Action, Call]] = [
     ),
     (Action.OBSERVE, lambda b, ledger: b.list_entries(ledger)),
     (Action.OBSERVE, lambda b, _: b.list_ledgers()),
+    (Action.OBSERVE, lambda b, _: b.outlines([7])),
     (Action.OBSERVE, lambda b, _: b.info()),
     (Action.RECOVER, lambda b, ledger: b.read(ledger, 0, 0, fence_key=KEY)),
     (Action.RECOVER, lambda b, ledger: b.read_tail(ledger, fence_key=KEY)),

@@ -15,13 +15,14 @@ A process that ends breaks its lines: what is held fails, and what was not answe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, Stride
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieUnavailableError
+from quire.outline import Outline
 
 T = TypeVar("T")
 
@@ -153,6 +154,9 @@ class Line:
 
     async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
         return await self._carry("list_ledgers", lambda far: far.list_ledgers(first))
+
+    async def outlines(self, ledgers: Sequence[LedgerId]) -> list[Outline | None]:
+        return await self._carry("outlines", lambda far: far.outlines(ledgers))
 
     async def info(self) -> BookieInfo:
         return await self._carry("info", lambda far: far.info())

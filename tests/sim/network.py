@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -32,6 +32,7 @@ from quire.bookie import (
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieUnavailableError, QuireError
 from quire.ledger.run_stream import RunStream
+from quire.outline import Outline
 from quire.storage.serving.limits import Reception, ServiceLimits
 from quire.testing.sim.loop import SimLoop
 from quire.testing.sim.process import Incarnation
@@ -366,6 +367,10 @@ class SimLink:
     async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
         ranges: list[tuple[LedgerId, LedgerId]] = await self._ask("list_ledgers", first=first)
         return ranges
+
+    async def outlines(self, ledgers: Sequence[LedgerId]) -> list[Outline | None]:
+        outlines: list[Outline | None] = await self._ask("outlines", ledgers=list(ledgers))
+        return outlines
 
     async def info(self) -> BookieInfo:
         info: BookieInfo = await self._ask("info")

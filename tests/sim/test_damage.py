@@ -17,6 +17,7 @@ from quire.errors import (
     NoSuchEntryError,
     QuireError,
 )
+from quire.outline import NOTHING, Outline
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.journal.record import (
     LAST_OF_BATCH,
@@ -160,6 +161,7 @@ def test_an_error_of_the_disk_counts_where_gaps_are_left_out() -> None:
         ("list_entries", {"ledger": 7, "first": 0}),
         ("list_entries", {"ledger": 7, "first": 9}),
         ("list_ledgers", {"first": 9}),
+        ("outlines", {"ledgers": [7, 3]}),
         ("info", {}),
     ],
 )
@@ -176,6 +178,7 @@ def test_requests_arrive_as_they_were_sent(method: str, args: dict[str, Any]) ->
         ("sync", [(0, 3), (5, 5)]),
         ("list_entries", []),
         ("list_ledgers", [(0, 3), (5, 5)]),
+        ("outlines", [Outline(3, 9, 5), None, NOTHING]),
         ("info", BookieInfo("b0", True, 1, 2, 3)),
     ],
 )

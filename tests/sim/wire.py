@@ -17,10 +17,12 @@ from quire.errors import QuireError
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import (
     decode_info,
+    decode_outlines,
     decode_ranges,
     decode_tail,
     encode_failure,
     encode_info,
+    encode_outlines,
     encode_ranges,
     encode_tail,
 )
@@ -35,6 +37,7 @@ _REQUESTS: Final[dict[str, Callable[..., Any]]] = {
     "sync": pb.SyncRequest,
     "list_entries": pb.ListEntriesRequest,
     "list_ledgers": pb.ListLedgersRequest,
+    "outlines": pb.OutlinesRequest,
     "info": pb.InfoRequest,
 }
 
@@ -97,5 +100,6 @@ _ANSWERS: Final[dict[str, Callable[[BookieId, Any], Any]]] = {
     "sync": _carry_reply(pb.ListEntriesReply, decode_ranges, encode_ranges),
     "list_entries": _carry_reply(pb.ListEntriesReply, decode_ranges, encode_ranges),
     "list_ledgers": _carry_reply(pb.ListEntriesReply, decode_ranges, encode_ranges),
+    "outlines": _carry_reply(pb.OutlinesReply, decode_outlines, encode_outlines),
     "info": _carry_reply(pb.InfoReply, decode_info, encode_info),
 }

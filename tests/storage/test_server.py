@@ -321,6 +321,7 @@ def test_a_client_never_talks_to_a_bookie_of_another_cluster(tmp_path: Path) -> 
                 stub.read_tail(7, fence_key=KEY),
                 stub.list_entries(7),
                 stub.list_ledgers(),
+                stub.outlines([7]),
                 stub.info(),
             ):
                 with pytest.raises(WrongBookieError, match=address.bookie):

@@ -26,6 +26,7 @@ CALLS: Final[dict[str, Callable[[RemoteBookie], Awaitable[Any]]]] = {
     "Sync": lambda bookie: bookie.sync(7, KEY, 0, 1),
     "ListEntries": lambda bookie: bookie.list_entries(7),
     "ListLedgers": lambda bookie: bookie.list_ledgers(),
+    "Outlines": lambda bookie: bookie.outlines([7]),
     "Info": lambda bookie: bookie.info(),
 }
 

@@ -57,6 +57,7 @@ REQUESTS = [
     Request("Sync", pb.SyncRequest(bookie="b1", ledger=7, key=KEY, first=0, last=2)),
     Request("ListEntries", pb.ListEntriesRequest(bookie="b1", ledger=7)),
     Request("ListLedgers", pb.ListLedgersRequest(bookie="b1", first=1)),
+    Request("Outlines", pb.OutlinesRequest(bookie="b1", ledgers=[7, 1])),
     Request("Info", pb.InfoRequest(bookie="b1")),
 ]
 

@@ -193,6 +193,7 @@ CALLS: dict[str, Callable[[RemoteBookie], Awaitable[object]]] = {
     "write_lac": lambda stub: stub.write_lac(7, KEY, SEALER.seal_lac(0)),
     "list_entries": lambda stub: stub.list_entries(7),
     "list_ledgers": lambda stub: stub.list_ledgers(),
+    "outlines": lambda stub: stub.outlines([7]),
 }
 
 

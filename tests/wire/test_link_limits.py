@@ -243,9 +243,10 @@ def test_reads_and_waits_are_bounded() -> None:
         (ServiceLimits(tails=1), lambda stub: stub.read_tail(7, fence_key=KEY)),
         (ServiceLimits(lists=1), lambda stub: stub.list_entries(7)),
         (ServiceLimits(lists=1), lambda stub: stub.list_ledgers()),
+        (ServiceLimits(lists=1), lambda stub: stub.outlines([7])),
         (ServiceLimits(syncs=1), lambda stub: stub.sync(7, KEY, 0, 1)),
     ],
-    ids=["tail", "fencing tail", "list", "ledgers", "sync"],
+    ids=["tail", "fencing tail", "list", "ledgers", "outlines", "sync"],
 )
 def test_everything_that_waits_is_bounded(
     limits: ServiceLimits, call: Callable[[RemoteBookie], Awaitable[object]]

@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptStorageError
+from quire.outline import Outline
 from quire.storage.disk.blocks import crc32c
 from quire.storage.disk.port import Disk, File
 from quire.storage.entries.extents import Slice, split
@@ -93,6 +94,11 @@ class LedgerChunks:
 
     def all(self) -> list[ChunkAt]:
         return [self.at(number) for number in range(len(self.firsts))]
+
+    def spans(self) -> Iterator[Outline]:
+        """Yield first and last id of every chunk, and how many ids are held between them."""
+        for first, last, _, _, entries, _ in _CHUNK.iter_unpack(self._packed):
+            yield Outline(first, last, entries)
 
     def since(self, first: EntryId) -> Iterator[ChunkAt]:
         """Yield the chunks that may hold ids from first on."""

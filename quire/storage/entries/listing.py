@@ -8,12 +8,14 @@ use the read cache: the chunks that readers fetched stay there.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from quire.bookie import list_all
 from quire.entry import ENTRY_MAX, EntryId, LedgerId
 from quire.errors import CorruptEntryError
+from quire.outline import Outline, joined
 from quire.storage.entries import extents as tidy
 from quire.storage.entries.entry_files import EntryFiles
 from quire.storage.entries.entry_log import ChunkAt, LedgerChunks
@@ -25,6 +27,12 @@ ROW_COST_BYTES: Final = 64
 
 READ_AT_ONCE: Final = 4
 """Chunks in memory together, of about 64 KiB: 10 ms of looking at the smallest frames."""
+
+SPANS_MAX: Final = 16_384
+"""Chunks of one ledger in an outline: a GiB of entries, and some 10 ms."""
+
+ROWS_AT_ONCE: Final = 2_000
+"""Spans and ledgers between two turns of the loop: a millisecond."""
 
 FindCached: TypeAlias = Callable[[LedgerId, EntryId, EntryId, int], tuple[Sequence[Slice], EntryId]]
 """Finds slices of entries in memory, of a ledger from first to last, until so many bytes are
@@ -72,6 +80,33 @@ class Lister:
     ) -> list[tuple[EntryId, EntryId]]:
         """Return all ids held from first to last. Raises as `some`."""
         return await list_all(lambda start: self.some(ledger, start, last), first, last)
+
+    async def outlines(self, ledgers: Sequence[LedgerId]) -> list[Outline | None]:
+        """Return the outlines of some ledgers; None where only the list tells, because chunks with
+        gaps overlap, or because there are very many. Reads nothing: the index knows how many
+        entries a chunk has.
+        """
+        found: list[Outline | None] = []
+        rows = 0
+        for ledger in ledgers:
+            spans = self._spans(ledger)
+            found.append(None if spans is None else joined(spans))
+            rows += 1 if spans is None else 1 + len(spans)
+            if rows >= ROWS_AT_ONCE:
+                rows = 0
+                await asyncio.sleep(0)  # others have their turn
+        return found
+
+    def _spans(self, ledger: LedgerId) -> list[Outline] | None:
+        """Return the spans that are held in memory and in chunks; None for too many."""
+        cached, end = self._find_cached(ledger, 0, ENTRY_MAX, self._bytes_max)
+        parts = self._shelf.ledgers.get(ledger, NO_PARTS).parts
+        if end < ENTRY_MAX or sum(len(part.firsts) for part in parts) > SPANS_MAX:
+            return None
+        found = [Outline(low, high, high - low + 1) for low, high in tidy.ranges(cached)]
+        for part in parts:
+            found += part.spans()
+        return found
 
     async def _look(
         self, ledger: LedgerId, chunks: Sequence[ChunkAt]

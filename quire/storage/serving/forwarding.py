@@ -6,11 +6,12 @@ behind it as they came.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Final
 
 from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, Stride
 from quire.entry import BookieId, EntryId, LedgerId
+from quire.outline import Outline
 
 
 class ForwardingBookie:
@@ -74,6 +75,10 @@ class ForwardingBookie:
     async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
         """See `Bookie.list_ledgers`."""
         return await self._bookie.list_ledgers(first)
+
+    async def outlines(self, ledgers: Sequence[LedgerId]) -> list[Outline | None]:
+        """See `Bookie.outlines`."""
+        return await self._bookie.outlines(ledgers)
 
     async def info(self) -> BookieInfo:
         """See `Bookie.info`."""

@@ -48,7 +48,13 @@ from quire.storage.serving.limits import (
 from quire.storage.serving.refusals import Refusals
 from quire.storage.serving.run_listener import serve_runs
 from quire.wire import bookie_pb2 as pb
-from quire.wire.codec import RANGES_MAX, encode_info, encode_ranges, encode_tail
+from quire.wire.codec import (
+    RANGES_MAX,
+    encode_info,
+    encode_outlines,
+    encode_ranges,
+    encode_tail,
+)
 from quire.wire.grpc_tls import peer_identity
 from quire.wire.identity import Identity
 from quire.wire.peer_sockets import end_connection
@@ -69,7 +75,7 @@ from quire.wire.transport import (
 
 _Unary: TypeAlias = "Callable[[BookieService, Any], Awaitable[ReplyT]]"
 _Handler: TypeAlias = "Callable[[BookieService, Any, ServerContext], Awaitable[ReplyT]]"
-ReplyT = TypeVar("ReplyT", pb.TailReply, pb.ListEntriesReply, pb.InfoReply)
+ReplyT = TypeVar("ReplyT", pb.TailReply, pb.ListEntriesReply, pb.OutlinesReply, pb.InfoReply)
 
 _log = logging.getLogger(__name__)
 
@@ -229,6 +235,10 @@ class BookieService:
     @_answers(pb.ListEntriesReply)
     async def ListLedgers(self, request: pb.ListLedgersRequest) -> pb.ListEntriesReply:  # noqa: N802
         return encode_ranges((await self.bookie.list_ledgers(request.first))[:RANGES_MAX])
+
+    @_answers(pb.OutlinesReply)
+    async def Outlines(self, request: pb.OutlinesRequest) -> pb.OutlinesReply:  # noqa: N802
+        return encode_outlines(await self.bookie.outlines(request.ledgers))
 
     @_answers(pb.InfoReply)
     async def Info(self, request: pb.InfoRequest) -> pb.InfoReply:  # noqa: N802

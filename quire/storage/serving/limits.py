@@ -257,6 +257,7 @@ class Reception:
             "Sync": self.syncs,
             "ListEntries": self.lists,
             "ListLedgers": self.lists,
+            "Outlines": self.lists,
         }
         self.uses: Final = Uses()
         self._streams: list[Stream] = []

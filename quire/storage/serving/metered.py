@@ -17,6 +17,7 @@ from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, Stride
 from quire.entry import EntryId, LedgerId
 from quire.metrics.figures import Durations
 from quire.metrics.meter import OK
+from quire.outline import Outline
 from quire.storage.disk.port import Disk, DiskSpace, File
 from quire.storage.serving.refusals import Refusals
 
@@ -148,6 +149,10 @@ class MeteredBookie:
     async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
         """See `Bookie.list_ledgers`."""
         return await self._measured("list_ledgers", self._bookie.list_ledgers(first))
+
+    async def outlines(self, ledgers: Sequence[LedgerId]) -> list[Outline | None]:
+        """See `Bookie.outlines`."""
+        return await self._measured("outlines", self._bookie.outlines(ledgers))
 
     async def info(self) -> BookieInfo:
         """See `Bookie.info`."""

@@ -22,6 +22,8 @@ class BookieCapability(enum.Enum):
     """An entry that it holds is replaced by none with another payload (B12, B16)."""
     LISTS_LEDGERS = "lists ledgers"
     """It lists the ledgers that it holds entries of."""
+    TELLS_OUTLINES = "tells outlines"
+    """It tells first and last entry of a ledger, and how many, of many ledgers at once."""
 
 
 EVERYTHING = frozenset(BookieCapability)

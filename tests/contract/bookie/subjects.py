@@ -240,7 +240,13 @@ OPENERS |= {APACHE: apache(lists=True), f"{APACHE}-without-lists": apache(lists=
 
 CAPABILITIES: dict[str, frozenset[BookieCapability]] = {
     **dict.fromkeys(OPENERS, EVERYTHING),
-    "least": frozenset({BookieCapability.KEEPS_ENTRIES, BookieCapability.LISTS_LEDGERS}),
+    "least": frozenset(
+        {
+            BookieCapability.KEEPS_ENTRIES,
+            BookieCapability.LISTS_LEDGERS,
+            BookieCapability.TELLS_OUTLINES,
+        }
+    ),
     "remote-one-by-one": EVERYTHING - {BookieCapability.DENIES_RANGES},
     APACHE: frozenset({BookieCapability.DENIES_RANGES}),
     f"{APACHE}-without-lists": frozenset({BookieCapability.DENIES_RANGES}),

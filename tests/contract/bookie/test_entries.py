@@ -9,7 +9,8 @@ import pytest
 
 from quire.bookie import list_all
 from quire.entry import DigestKind, Sealer
-from quire.errors import NoSuchEntryError
+from quire.errors import InvalidRequestError, NoSuchEntryError
+from quire.outline import NOTHING, Outline
 from quire.run import pack_run
 from tests.contract.bookie.capabilities import BookieCapability
 from tests.contract.bookie.frames import KEY, LEDGER, frame, ids, payloads, run_of
@@ -133,6 +134,25 @@ def test_ledgers_with_entries_are_listed(run: Run) -> None:
         assert await bookie.list_ledgers(13) == [], "a fence alone is not an entry"
         await subject.retire(8)
         assert await bookie.list_ledgers() == [(7, 7), (9, 9), (12, 12)]
+
+    run(check)
+
+
+@needs(BookieCapability.TELLS_OUTLINES)
+def test_ledgers_have_outlines(run: Run) -> None:
+    async def check(subject: Subject) -> None:
+        bookie = subject.bookie
+        assert await bookie.outlines([]) == []
+        await bookie.add(LEDGER, KEY, run_of(3, 4, 5))
+        assert await bookie.outlines([9, LEDGER]) == [NOTHING, Outline(3, 5, 3)]
+        await bookie.add(LEDGER, KEY, run_of(5, 9))
+        assert await bookie.outlines([LEDGER]) == [Outline(3, 9, 4)]
+        await bookie.add(LEDGER, KEY, run_of(6, 7, 8))
+        await bookie.read_tail(20, fence_key=KEY)
+        found = await bookie.outlines([LEDGER, 20, LEDGER])
+        assert found == [Outline(3, 9, 7), NOTHING, Outline(3, 9, 7)]
+        with pytest.raises(InvalidRequestError, match="1001 ledgers"):
+            await bookie.outlines(range(1001))
 
     run(check)
 

@@ -51,6 +51,18 @@ def test_a_list_that_cannot_be_made_is_refused(run: Run) -> None:
     run(check)
 
 
+@lacks(BookieCapability.TELLS_OUTLINES)
+def test_outlines_that_cannot_be_told_are_refused(run: Run) -> None:
+    """None would say that the ledgers' lists tell."""
+
+    async def check(subject: Subject) -> None:
+        await subject.bookie.add(LEDGER, KEY, run_of(0))
+        with pytest.raises(UnsupportedError, match="outlines of ledgers"):
+            await subject.bookie.outlines([LEDGER])
+
+    run(check)
+
+
 @lacks(BookieCapability.NAMES_FENCES)
 def test_a_fence_that_is_not_named_holds(run: Run) -> None:
     async def check(subject: Subject) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,6 +12,8 @@ import pytest
 
 from quire.bookie import list_all
 from quire.errors import CorruptEntryError
+from quire.outline import NOTHING, Outline
+from quire.storage.entries import listing
 from quire.storage.entries.entry_log import CHUNK_BYTES
 from quire.storage.journal.options import StorageOptions
 from tests.storage.scene import KEY, Scene, drive, run_of
@@ -71,6 +74,44 @@ def test_of_what_has_no_gaps_only_the_index_is_looked_at(reads: list[int]) -> No
         reads.clear()
         assert await pieces(scene) == [[(0, 3999)]]
         assert not reads
+        await scene.close()
+
+    drive(main())
+
+
+def test_an_outline_is_told_by_the_index_alone(reads: list[int]) -> None:
+    """Of entries in files and in memory, with gaps and without."""
+
+    async def main() -> None:
+        scene = Scene(options=LARGE)
+        await filled(scene, APART, stay=50)
+        reads.clear()
+        assert await scene.node.outlines([7, 8]) == [Outline(0, 3998, 2000), NOTHING]
+        assert not reads
+        await scene.close()
+        await filled(scene, range(1, 4000, 2))
+        assert await scene.node.outlines([7]) == [None], "chunks with gaps overlap"
+        assert await list_all(partial(scene.node.list_entries, 7)) == [(0, 3999)]
+        await scene.close()
+
+    drive(main())
+
+
+def test_outlines_leave_other_clients_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "ROWS_AT_ONCE", 8)
+
+    async def main() -> None:
+        scene = Scene(options=LARGE)
+        await filled(scene, range(100))
+        asked = asyncio.ensure_future(scene.node.outlines([7] * 100))
+        turns = 0
+        while not asked.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert await asked == [Outline(0, 99, 100)] * 100
+        assert turns > 20
+        monkeypatch.setattr(listing, "SPANS_MAX", 0)
+        assert await scene.node.outlines([7, 9]) == [None, NOTHING]
         await scene.close()
 
     drive(main())
