@@ -3,7 +3,8 @@
     python -m benchmarks.million_ledgers [--ledgers 1000000] [--bookies 50] [--stored 20000]
 
 Records are made up as they are read, and decoded as from a store, so the figures are the auditor's
-own; the metadata store is in memory, and bookies copy nothing. With `--stored` so many records are
+own; the metadata store is in memory, and bookies copy nothing. Bookies tell outlines as over
+the wire, and all are whole: that is a sweep without news. With `--stored` so many records are
 put into a SQLite file, too, and read from it: a store's pace decides how long a first survey takes.
 """
 
@@ -24,6 +25,7 @@ from quire.bookie import BookieAddress
 from quire.entry import BookieId, DigestKind, LedgerId
 from quire.errors import NoSuchLedgerError
 from quire.healing.audit import Audit
+from quire.healing.holes import OUTLINED_MAX, SWEPT_PER_SECOND
 from quire.healing.survey import Survey
 from quire.healing.urgency import work_of
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
@@ -36,7 +38,10 @@ from quire.metastore.changes import Create
 from quire.metastore.layout import LEDGERS_PER_SHARD, MOVES, bookie_path, ledger_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.registration import encode_registration
+from quire.outline import Outline
 from quire.repair.orders import stored_orders
+from quire.wire import bookie_pb2 as pb
+from quire.wire.codec import decode_outlines, encode_outlines
 
 REPLICATION: Final = Replication(3, 3, 2)
 CHANGES: Final = 500
@@ -82,6 +87,39 @@ class MadeRecords:
                 yield page
 
 
+class WholeBookies:
+    """Bookies that hold every entry of the ledgers, as far as they are asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.bytes = 0
+
+    def bookie(self, bookie: BookieId) -> WholeBookies:
+        """Return the one for all."""
+        return self
+
+    async def outlines(self, ledgers: Sequence[LedgerId]) -> list[Outline | None]:
+        """See `Bookie.outlines`."""
+        request = pb.OutlinesRequest(bookie="0" * 32, ledgers=ledgers).SerializeToString()
+        reply = encode_outlines([Outline(0, 99, 100)] * len(ledgers)).SerializeToString()
+        self.asked += len(ledgers)
+        self.bytes += len(request) + len(reply)
+        return decode_outlines(pb.OutlinesReply.FromString(reply))
+
+
+async def sweep(audit: Audit, told: WholeBookies, ledgers: int, names: Sequence[BookieId]) -> None:
+    """Print what it costs to compare all ledgers by outlines."""
+    start, rounds = time.process_time(), -(-ledgers // OUTLINED_MAX)
+    for _ in range(rounds):
+        await audit.holes.sweep(OUTLINED_MAX / SWEPT_PER_SECOND, set(names))
+    seconds = time.process_time() - start
+    assert told.asked == REPLICATION.write_quorum * ledgers
+    print(
+        f"a sweep: {rounds} rounds of {seconds / rounds * 1000:.0f} ms, "
+        f"{told.bytes / told.asked:.1f} bytes a copy, {told.bytes / 1e6:.0f} MB in all"
+    )
+
+
 async def measure(ledgers: int, count: int) -> None:
     """Build the index, lose a bookie, and print the figures."""
     store = MemoryStore()
@@ -89,9 +127,9 @@ async def measure(ledgers: int, count: int) -> None:
     for each in bookies:
         address = BookieAddress(each, f"{each[-4:]}:1")
         await store.create(bookie_path(each), encode_registration(address))
-    records = cast(LedgerRecords, MadeRecords(ledgers, bookies))
+    records, told = cast(LedgerRecords, MadeRecords(ledgers, bookies)), WholeBookies()
     audit = Audit(
-        *(store, records, cast(Bookies, None)),
+        *(store, records, cast(Bookies, told)),
         name="benchmark",
         epoch=1,
         delay=0.0,
@@ -105,6 +143,7 @@ async def measure(ledgers: int, count: int) -> None:
     print(f"index of {ledgers:,} ledgers: {megabytes() - before:.0f} MB, built in {built:.1f} s")
     print(f"  of these reading and decoding take {await reading(records, ledgers):.1f} s")
     audit.holes.check = lambda ledgers: None  # type: ignore[method-assign]  # no bookie to ask
+    await sweep(audit, told, ledgers, bookies)
     start = time.perf_counter()
     await audit.round()
     print(f"a round without news: {time.perf_counter() - start:.3f} s")

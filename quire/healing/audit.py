@@ -122,7 +122,7 @@ class Audit:
         self.tally: Final = Tally()
         self.requests: Final = Requests(store, records, self.tally)
         self.domains: Final = DomainWatch(self.survey.index)
-        self.holes: Final = Holes(self.survey, bookies, self.requests, request_timeout)
+        self.holes: Final = Holes(self.survey, bookies, self.requests, self.tally, request_timeout)
         self._silence = Silence(delay)
         self._brakes = Brakes()
         self._view: _View | None = None
@@ -154,12 +154,12 @@ class Audit:
 
         Raises the store's errors; the round may be repeated.
         """
-        now, view = self._now(), self._view
+        now, view, swept = self._now(), self._view, 0.0
         switch, names = await read_switch(self._store), await self._store.children(BOOKIES)
         ended = await self.requests.read(names)
         self.holes.check_again(ended)
         if view is None or self._is_due(view, now, switch, names):
-            seconds = 0.0 if view is None else now - view.at
+            seconds = swept = 0.0 if view is None else now - view.at
             self.holes.check(await self.survey.look(seconds, ended))
             self._view = view = await self._look(now, switch, names)
             await self._look_at_domains(view)
@@ -172,7 +172,9 @@ class Audit:
         if view.brake is None:
             await self.requests.withdraw(view.missing.lost)
             await self._move(view)
-            await self.holes.fill({each.bookie for each in view.facts if each.registered})
+            up = {each.bookie for each in view.facts if each.registered}
+            await self.holes.sweep(swept, up)
+            await self.holes.fill(up)
         await self._show()
         return self._pause(view)
 

@@ -1,37 +1,75 @@
 """Holes: entries that a bookie lacks though the ledger's record names it, and it is up.
 
 An append that was acknowledged by a quorum may never have reached the others when the ledger was
-closed. The lists of the bookies tell; the bookie is asked to fetch the missing entries.
+closed. A ledger is compared soon after it was closed, and in turn:
+
+  * first by outlines (quire/ledger/outlines.py), many ledgers in a request. A ledger that was
+    just closed, or is looked at for a reason, must be proved whole by them;
+  * otherwise by the lists of its bookies. A bookie that lacks entries is asked to fetch them.
+
+A sweep compares the outlines of all closed ledgers in turn, every ten minutes at most, and checks
+those that differ. It reads no record: the index tells what bookies must hold.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Collection, Iterable
+from itertools import islice
 from typing import Final
 
 from quire.entry import BookieId, LedgerId
 from quire.healing.requests import Requests
 from quire.healing.survey import Survey
+from quire.healing.tally import Tally
 from quire.ledger.inventory import compare, lists_of, named_by
 from quire.ledger.metadata import LedgerMetadata
+from quire.ledger.outlines import Verdict, judge, outlines_of, owed
 from quire.ledger.roster import Bookies
+from quire.outline import Outline
 from quire.repair.plan import Plan, plan_holes
 
 CHECKED_MAX: Final = 128
 """Ledgers that one round compares with the lists of bookies."""
+
+OUTLINED_MAX: Final = 1000
+"""Ledgers that one round compares with outlines: a check, and the sweep, each."""
+
+SWEPT_PER_SECOND: Final = 100.0
+"""Ledgers that are swept: a million in three hours."""
+
+TURN_SECONDS: Final = 600.0
+"""Between the beginnings of two sweeps of all ledgers, at least."""
+
+NONE_SWEPT: Final = -1
+"""Lower than any ledger."""
+
+AT_ONCE: Final = 100
+"""Ledgers that are compared before others have their turn: two milliseconds."""
 
 
 class Holes:
     """See the module."""
 
     def __init__(
-        self, survey: Survey, bookies: Bookies, requests: Requests, request_timeout: float
+        self,
+        survey: Survey,
+        bookies: Bookies,
+        requests: Requests,
+        tally: Tally,
+        request_timeout: float,
     ) -> None:
         self._survey = survey
         self._bookies = bookies
         self._requests = requests
         self._timeout = request_timeout
+        self._tally = tally
+        self._swept: LedgerId = NONE_SWEPT
+        self._due = 0.0
+        """Ledgers to be swept."""
+        self._turn_began = self._rests_until = 0.0
+        """By the clock of the loop."""
         self._checks: deque[LedgerId] = deque()
         self.ledgers: set[LedgerId] = set()
         """Those with holes, as of their last check."""
@@ -56,16 +94,86 @@ class Holes:
 
         Raises the store's errors.
         """
-        for _ in range(min(CHECKED_MAX, len(self._checks))):
+        some = list(islice(self._checks, OUTLINED_MAX))
+        whole = {
+            ledger
+            for ledger, verdict in (await self._verdicts(some, up)).items()
+            if verdict is Verdict.WHOLE
+        }
+        for _ in some:
+            self._checks.popleft()
+        for ledger in sorted(whole):
+            self._has_none(ledger)
+        rest = [each for each in some if each not in whole]
+        self._checks.extendleft(reversed(rest))
+        for _ in range(min(CHECKED_MAX, len(rest))):
             await self._check(self._checks[0], up)
             self._checks.popleft()
+
+    async def sweep(self, seconds: float, up: Collection[BookieId]) -> None:
+        """Compare the outlines of the next closed ledgers, and note those that differ for a check.
+
+        Args:
+            seconds: since the last sweep.
+            up: bookies that are there.
+        """
+        now = asyncio.get_running_loop().time()
+        if now < self._rests_until:
+            return
+        self._due = min(float(OUTLINED_MAX), self._due + seconds * SWEPT_PER_SECOND)
+        count = int(self._due)
+        if len(self._checks) >= CHECKED_MAX or not count:
+            return  # there is enough to do
+        if self._swept == NONE_SWEPT:
+            self._turn_began = now
+        index = self._survey.index
+        some = index.after(self._swept, count)
+        closed = [each for each in some if index.is_closed(each) and each not in self.ledgers]
+        verdicts = await self._verdicts(closed, up)
+        self.check(sorted(k for k, v in verdicts.items() if v is Verdict.DIFFERS))
+        self._due -= count
+        if len(some) == count:
+            self._swept = some[-1]
+        else:
+            self._swept, self._rests_until = NONE_SWEPT, self._turn_began + TURN_SECONDS
+
+    async def _verdicts(
+        self, ledgers: Iterable[LedgerId], up: Collection[BookieId]
+    ) -> dict[LedgerId, Verdict]:
+        """Return what the outlines of the bookies that are up say about ledgers in the index: the
+        worst of each.
+        """
+        owes: dict[BookieId, dict[LedgerId, Outline]] = {}
+        found: dict[LedgerId, Verdict] = {}
+        for number, ledger in enumerate(ledgers):
+            row = self._survey.index.row(ledger)
+            if row is None or not row.shape.is_closed:
+                continue
+            found[ledger] = Verdict.WHOLE
+            for bookie in sorted(row.bookies.intersection(up)):
+                owed_there = owed(row.shape.replication, *row[1:], bookie)
+                owes.setdefault(bookie, {})[ledger] = owed_there
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(0)
+        wanted = {bookie: list(each) for bookie, each in owes.items()}
+        told = await outlines_of(self._bookies, wanted, self._timeout)
+        for bookie, each in owes.items():
+            for ledger, owed_there in each.items():
+                verdict = judge(owed_there, told.get(bookie, {}).get(ledger))
+                found[ledger] = max(found[ledger], verdict)
+        self._tally.ledgers_outlined += len(found)
+        return found
+
+    def _has_none(self, ledger: LedgerId) -> None:
+        self.ledgers.discard(ledger)
+        self.bare.discard(ledger)
 
     async def _check(self, ledger: LedgerId, up: Collection[BookieId]) -> None:
         found = await self._survey.read(ledger)
         if found is None or not found.metadata.is_closed:
-            self.ledgers.discard(ledger)
-            self.bare.discard(ledger)
+            self._has_none(ledger)
             return
+        self._tally.ledgers_listed += 1
         plan = await self._plan(found.metadata, set(up))
         if any(self._requests.room(bookie, {}) <= 0 for bookie in plan.wanted):
             self._checks.append(ledger)

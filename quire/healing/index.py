@@ -1,9 +1,12 @@
 """An index of the records of all ledgers: which bookies a ledger names, and the other way round.
 
 For the auditor, which keeps it up to date by reading what changed. A million ledgers of three
-places take some 70 MB: the rows are in arrays of numbers, sorted by ledger id, and bookies are
+places take some 80 MB: the rows are in arrays of numbers, sorted by ledger id, and bookies are
 numbers, too. Ids mostly ascend, so a new row goes to the end. A dropped row is marked, and removed
 with others when a quarter of the rows is marked.
+
+A row has all that says which entries a bookie must hold, so that ledgers can be compared with the
+outlines of bookies without reading their records.
 
 Pure. The index may lag the store: every act that follows from it decides again on the record.
 """
@@ -16,7 +19,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-from quire.entry import NO_ENTRY, BookieId, LedgerId
+from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
 from quire.labels import Domain, Labels
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
@@ -42,8 +45,12 @@ class Row(NamedTuple):
     """One ledger's record, as far as healing asks."""
 
     shape: Shape
+    firsts: tuple[EntryId, ...]
+    """The first entry of each fragment."""
     ensembles: tuple[tuple[BookieId, ...], ...]
     """The bookies of each fragment, by position."""
+    last: EntryId
+    """The last entry, if the ledger is closed; -1 without any."""
 
     @property
     def bookies(self) -> set[BookieId]:
@@ -85,9 +92,13 @@ class Index:
         self._shape_of = array("I")
         self._starts = array("Q")
         self._counts = array("I")
+        self._lasts = array("q")
         self._members = array("I")
+        """Of each row: the bookies of all fragments, then the first entries of all fragments but
+        the first, each as two numbers of 32 bits, the high one first.
+        """
         self._in_vain = 0
-        """Members that no row uses."""
+        """Numbers among the members that no row uses."""
         self._dropped = 0
         self._shapes: list[Shape | None] = [None]
         self._shape_numbers: dict[Shape, int] = {}
@@ -115,7 +126,9 @@ class Index:
         names = [self._bookies[each] for each in self._members_at(at)]
         size = shape.replication.ensemble
         ensembles = (tuple(names[first : first + size]) for first in range(0, len(names), size))
-        return Row(shape, tuple(ensembles))
+        starts = self._firsts_at(at)
+        firsts = (high << 32 | low for high, low in zip(starts[::2], starts[1::2], strict=True))
+        return Row(shape, (0, *firsts), tuple(ensembles), self._lasts[at])
 
     def between(self, first: LedgerId, last: LedgerId) -> list[LedgerId]:
         """Return the ledgers with first ≤ id ≤ last, ascending."""
@@ -226,6 +239,10 @@ class Index:
         self._shape_of[at] = self._shape(metadata)
         self._starts[at], self._counts[at] = len(self._members), len(members)
         self._members.extend(members)
+        for fragment in metadata.fragments[1:]:
+            self._members.extend(divmod(fragment.first, 1 << 32))
+        last = metadata.last_entry
+        self._lasts[at] = NO_ENTRY if last is None else last
         after = set(members)
         for number in sorted(after - before):
             self._hold(number, ledger)
@@ -261,9 +278,20 @@ class Index:
         start = self._starts[at]
         return self._members[start : start + self._counts[at]]
 
+    def _firsts_at(self, at: int) -> array[int]:
+        start = self._starts[at] + self._counts[at]
+        return self._members[start : start + self._size_at(at) - self._counts[at]]
+
+    def _size_at(self, at: int) -> int:
+        """Return how many numbers of `_members` a row has."""
+        count, shape = self._counts[at], self._shapes[self._shape_of[at]]
+        if shape is None:
+            return 0
+        return count + 2 * (count // shape.replication.ensemble - 1)
+
     def _insert(self, at: int, ledger: LedgerId) -> None:
         self._ids.insert(at, ledger)
-        for column in (self._shape_of, self._starts, self._counts):
+        for column in (self._shape_of, self._starts, self._counts, self._lasts):
             column.insert(at, 0)
 
     def _release(self, at: int) -> set[int]:
@@ -271,9 +299,8 @@ class Index:
         if self._shape_of[at] == DROPPED:
             self._dropped -= 1
             return set()
-        members = self._members_at(at)
-        self._in_vain += len(members)
-        return set(members)
+        self._in_vain += self._size_at(at)
+        return set(self._members_at(at))
 
     def _number(self, bookie: BookieId) -> int:
         number = self._numbers.get(bookie)
@@ -319,13 +346,14 @@ class Index:
             self._ids = _kept(self._ids, keeps)
             self._starts = _kept(self._starts, keeps)
             self._counts = _kept(self._counts, keeps)
+            self._lasts = _kept(self._lasts, keeps)
             self._shape_of = _kept(self._shape_of, keeps)
             self._dropped = 0
         if self._in_vain > len(self._members) // 4 + SLACK:
             members = array("I")
             for at in range(len(self._ids)):
                 start = len(members)
-                members.extend(self._members_at(at))
+                members.extend(self._members_at(at) + self._firsts_at(at))
                 self._starts[at] = start
             self._members, self._in_vain = members, 0
 

@@ -26,6 +26,10 @@ class Tally:
     """Bookies that came to count as lost, by accident or by an operator's wish."""
     bookies_returned: int = 0
     """Lost bookies that registered again."""
+    ledgers_outlined: int = 0
+    """Ledgers that were compared with the outlines of their bookies, each time that they were."""
+    ledgers_listed: int = 0
+    """Ledgers that were compared with the lists of their bookies."""
     requests: int = 0
     """Ledgers that a bookie was asked to copy, by an auditor or by an operator."""
     requests_ended: int = 0

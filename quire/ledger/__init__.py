@@ -12,8 +12,8 @@ Reading: `reader.py`, `known.py`, `fetch.py`, `read_ahead.py`; followers: `follo
 `replicate_fragments.py`. All of them ask by `quorum_call.py`.
 Records: the port `records.py`, quire's own in `stored_records.py` with `ids.py`, `new_record.py`,
 and `versioned.py`.
-Around them: `catalog.py`, `inventory.py`, `observed_store.py`, and the way to a bookie:
-`roster.py`, `links.py`, `remote.py`, `run_stream.py`.
+Around them: `catalog.py`, `inventory.py`, `outlines.py`, `observed_store.py`, and the way to a
+bookie: `roster.py`, `links.py`, `remote.py`, `run_stream.py`.
 
 May import: quire.aio, quire.metastore, values. Never: quire.storage, quire.log.
 """

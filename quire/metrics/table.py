@@ -341,6 +341,10 @@ _HEALING: Final = (
             "begin at 0 with another auditor",
             "quire_healing_bookies_lost_total": "bookies that came to count as lost",
             "quire_healing_bookies_returned_total": "lost bookies that registered again",
+            "quire_healing_ledgers_outlined_total": "ledgers that were compared with the outlines "
+            "of their bookies, each time that they were",
+            "quire_healing_ledgers_listed_total": "ledgers that were compared with the lists of "
+            "their bookies, entry by entry",
             "quire_healing_requests_total": "ledgers that bookies were asked to copy",
             "quire_healing_requests_ended_total": "those that the bookie took away: copied, or not "
             "needed any more",

@@ -18,10 +18,16 @@ REPLICATIONS = (Replication(1, 1, 1), Replication(3, 3, 2), Replication(4, 2, 2)
 
 
 def record(
-    ledger: int, *ensembles: str, end: int | None = 99, replication: Replication | None = None
+    ledger: int,
+    *ensembles: str,
+    end: int | None = 99,
+    replication: Replication | None = None,
+    size_of_fragment: int = 10,
 ) -> LedgerMetadata:
     """A ledger with a fragment every ten entries, on bookies of one letter; closed with an end."""
-    fragments = tuple(Fragment(10 * at, tuple(each)) for at, each in enumerate(ensembles))
+    fragments = tuple(
+        Fragment(size_of_fragment * at, tuple(each)) for at, each in enumerate(ensembles)
+    )
     size = len(ensembles[0])
     return LedgerMetadata(
         ledger,
@@ -38,8 +44,9 @@ def drawn(rng: random.Random, ledger: int) -> LedgerMetadata:
     ensembles = [
         "".join(rng.sample("abcdefg", replication.ensemble)) for _ in range(rng.randint(1, 4))
     ]
-    end = rng.choice([None, 10 * len(ensembles) - 1])
-    return record(ledger, *ensembles, end=end, replication=replication)
+    many = rng.choice([10, (1 << 40) + 7])
+    end = rng.choice([None, many * len(ensembles) - 1])
+    return record(ledger, *ensembles, end=end, replication=replication, size_of_fragment=many)
 
 
 def named(metadata: LedgerMetadata) -> set[str]:
@@ -58,6 +65,8 @@ def check(index: Index, model: dict[int, LedgerMetadata]) -> None:
         assert row.shape.is_closed == metadata.is_closed == index.is_closed(ledger)
         assert row.ensembles == tuple(each.bookies for each in metadata.fragments)
         assert row.bookies == named(metadata)
+        assert row.firsts == tuple(each.first for each in metadata.fragments)
+        assert row.last == (-1 if metadata.last_entry is None else metadata.last_entry)
     for bookie in "abcdefgx":
         holders = sorted(k for k, m in model.items() if bookie in named(m))
         assert list(index.ledgers_of(bookie)) == holders
