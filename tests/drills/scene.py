@@ -24,7 +24,7 @@ ENTRIES: Final = 20
 """Entries of a ledger of the load; a real log has more, and rolls as well."""
 PAYLOAD_BYTES: Final = 2000
 PAUSE_SECONDS: Final = 0.05
-WAIT_SECONDS_MAX: Final = 600.0
+WAIT_SECONDS_MAX: Final = 3600.0
 """Nothing takes so long unless it hangs: a drill on a busy machine is slow, and not wrong."""
 
 
