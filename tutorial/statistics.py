@@ -1,6 +1,7 @@
 """The dice in Spark: are they fair, who threw how often, and how it goes on.
 
     python -m tutorial.statistics --store ./dice-cluster            # what was thrown so far
+    python -m tutorial.statistics --store ./dice-cluster --table ./dice-table   # …as a table, too
     python -m tutorial.statistics --store ./dice-cluster --follow   # …and from now on, until Ctrl-C
 
 Read it as a notebook: every step is a few lines that can be pasted into a PySpark shell, after
@@ -12,13 +13,20 @@ Read it as a notebook: every step is a few lines that can be pasted into a PySpa
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+import quire.sync
+from quire.admin import TableUpdate
 from quire.metastore.place import resolve_store
 from quire.spark.jobs import local_session
+from quire.sync import admin
 from tutorial.dice import LOG
+
+TABLE: Final = "games.dice"
 
 FACE = "ascii(cast(payload as string)) as face"
 """A throw is one byte, 1 to 6."""
@@ -65,10 +73,39 @@ def going_on(spark: SparkSession, store: str) -> DataFrame:
     return faces(stream.selectExpr(FACE))
 
 
+def catalog(directory: Path) -> dict[str, str]:
+    """Where tables are: a catalog in SQLite, and the files beside it."""
+    directory = directory.resolve()
+    uri = f"sqlite:///{directory / 'catalog.db'}"
+    return {"type": "sql", "uri": uri, "warehouse": directory.as_uri()}
+
+
+def to_table(store: str, directory: Path) -> TableUpdate:
+    """Step 6: the log as an Apache Iceberg table, for programs that know nothing of quire.
+
+    Do it again, and the table has what was thrown since, each throw once. It needs quire[iceberg],
+    and no Spark.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with quire.sync.connect(store) as client:
+        return admin.update_table(client, LOG, TABLE, properties=catalog(directory))
+
+
+def faces_in_table(directory: Path) -> list[tuple[int, int]]:
+    """Step 7: the same counts as in step 3, by DuckDB from the table."""
+    from pyiceberg.catalog import load_catalog
+
+    found = load_catalog(None, **catalog(directory)).load_table(TABLE)
+    with found.scan().to_duckdb("throws") as duck:
+        query = "SELECT ascii(decode(payload)) AS face, count(*) FROM throws GROUP BY 1 ORDER BY 1"
+        return [(int(face), int(count)) for face, count in duck.sql(query).fetchall()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--store", default="./dice-cluster", help="store URI or cluster directory")
     parser.add_argument("--follow", action="store_true")
+    parser.add_argument("--table", type=Path, help="directory for an Iceberg table of the throws")
     given = parser.parse_args()
     store = resolve_store(given.store)
     spark = local_session("dice", "local[2]")
@@ -77,6 +114,11 @@ def main() -> None:
         faces(frame).show()
         leaders(frame).show(truncate=False)
         print(f"{missing(frame)} throws are missing")
+        if given.table:
+            done = to_table(store, given.table)
+            print(f"{done.appended} throws went into table {done.table}")
+            for face, count in faces_in_table(given.table):
+                print(f"{face}: {count} times")
         if given.follow:
             counts = going_on(spark, store).writeStream.format("console").outputMode("complete")
             counts.start().awaitTermination()

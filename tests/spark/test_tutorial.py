@@ -1,4 +1,4 @@
-"""The tutorial's statistics count what was thrown, as a table and as a stream."""
+"""The tutorial's statistics count what was thrown: in a log, a stream and an Iceberg table."""
 
 from __future__ import annotations
 
@@ -32,3 +32,6 @@ def test_the_statistics_of_the_dice(spark: SparkSession, cluster: str, tmp_path:
     query.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
     streamed = spark.table("dice").orderBy("face").collect()
     assert [(row["face"], row["count"]) for row in streamed] == counts
+    assert statistics.to_table(cluster, tmp_path / "table").appended == sum(map(len, THROWN))
+    assert statistics.faces_in_table(tmp_path / "table") == counts
+    assert statistics.to_table(cluster, tmp_path / "table").appended == 0
