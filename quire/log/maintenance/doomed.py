@@ -74,7 +74,11 @@ async def delete_singles(
     removed = await _delete_files(manifest, manifest.doomed_files)
     if not (deleted or removed):
         return manifest
-    return await edit(lambda now: now.forget(deleted, removed))
+    try:
+        return await edit(lambda now: now.forget(deleted, removed))
+    except TRANSIENT as error:
+        _log.info("log %r still lists what was deleted: %s", manifest.name, error)
+        return manifest
 
 
 def _rebuilt(manifest: LogManifest) -> list[Place]:

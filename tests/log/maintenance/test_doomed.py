@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from quire.errors import StoreUnavailableError
 from quire.log.maintenance.doomed import delete_doomed, delete_singles
 from quire.log.manifest.manifest import LogManifest
 from quire.log.records.position import Position
@@ -87,3 +88,21 @@ def test_a_close_deletes_no_ledger_that_is_younger_than_a_page(seed: int) -> Non
         catalog = Catalog(set(ledgers), 1000)
         asyncio.run(delete(pair, catalog, delete_singles))
         check_left(ledgers, catalog)
+
+
+async def test_what_cannot_be_noted_stays_listed() -> None:
+    """The ledgers are gone, and a close that came so far has done its work."""
+    with page_rows(2):
+        pair, ledgers = trimmed(3)
+        catalog = Catalog(set(ledgers), 1000)
+        listed = pair.paged.doomed
+        assert listed
+
+        async def edit(change: Callable[[LogManifest], LogManifest]) -> LogManifest:
+            raise StoreUnavailableError("memory:", "connection refused")
+
+        found = await delete_singles(cast("SegmentStore", catalog), pair.paged, edit)
+        assert found.doomed == listed
+        check_left(ledgers, catalog)
+        await delete(pair, catalog, delete_doomed)
+        assert not pair.paged.doomed
