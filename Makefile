@@ -123,10 +123,11 @@ audit: $(VENV)/audit.stamp ## compare requirements-dev.lock with known vulnerabi
 	  --requirement requirements-dev.lock || { \
 	  echo "Packages above have known vulnerabilities, or $(ADVISORIES) could not be asked: see the lines above." >&2; exit 1; }
 
-alerts: build/promtool ## check deploy/prometheus with promtool: each alert fires once; PROMTOOL=path to use your own
+alerts: build/promtool $(VENV)/test.stamp ## check deploy/prometheus with promtool, and let each alert fire by a drill; NAMES=, PROMTOOL=path
 	@$< check rules deploy/prometheus/alerts.yml
 	@$< test rules deploy/prometheus/alerts_test.yml
 	@$< check config --syntax-only deploy/prometheus/prometheus.yml
+	@$(BIN)/python -m tests.alerts --promtool $< $(NAMES)
 
 # 20 MB from Debian, unless the machine has it.
 build/promtool:
