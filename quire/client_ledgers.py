@@ -59,6 +59,7 @@ class LedgerClient:
         deferred_sync: bool = False,
         full_quorum: bool = False,
         placement: Placement | None = None,
+        read_needs_password: bool = False,
     ) -> LedgerWriter:
         """Create a ledger and return its one writer.
 
@@ -73,6 +74,8 @@ class LedgerClient:
                 not just on an ack quorum.
             placement: over which regions, zones, racks or hosts the copies spread; None for the
                 placement of the client's options.
+            read_needs_password: bookies give entries only to a peer that knows the password, and to
+                other bookies. Otherwise the password guards writes and recovery. Needs TLS.
 
         Returns:
             The only writer that the ledger will ever have.
@@ -80,7 +83,9 @@ class LedgerClient:
         Raises:
             NotEnoughBookiesError: fewer bookies than the ensemble are writable.
                 `NotEnoughDomainsError`: they are in too few domains for the placement.
-            ConfigurationError: the placement needs more domains than there are copies.
+            ConfigurationError: the placement needs more domains than there are copies; or reads
+                are to need a password, and there is none, or no TLS.
+            LevelNeededError: a placement, or a password for reads, needs a higher feature level.
 
         Cancellation: an empty ledger may remain in the metadata store.
 
@@ -94,6 +99,7 @@ class LedgerClient:
             deferred_sync=deferred_sync,
             full_quorum=full_quorum,
             placement=placement,
+            read_needs_password=read_needs_password,
         )
         return self._handles.remember(writer, Stage.WRITER)
 

@@ -28,6 +28,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.links import link_bookie
 from quire.ledger.observed_store import observed
 from quire.ledger.options import LedgerOptions
+from quire.ledger.read_keys import ReadKeys
 from quire.ledger.records import LedgerRecords
 from quire.ledger.roster import BookieRoster
 from quire.ledger.stored_records import StoredRecords
@@ -163,7 +164,7 @@ async def _connected(
         )
     contexts = open_contexts(tls or local_tls(store))
     limits = replace(limits, labels=limits.labels.at_host(socket.gethostname()))
-    rng = random.Random()
+    rng, keys = random.Random(), ReadKeys(has_tls=contexts is not None)
     async with contextlib.AsyncExitStack() as stack:
         meter = stack.enter_context(telling())
         handles = OpenHandles(leave_timeout, meter)
@@ -179,9 +180,9 @@ async def _connected(
                 request_timeout=limits.request_timeout,
                 slow_seconds=limits.slow_request,
                 tls=contexts,
+                keys=keys,
             )
-            roster = BookieRoster(metadata_store, link)
-            level = Level(metadata_store)
+            roster, level = BookieRoster(metadata_store, link), Level(metadata_store)
         else:
             metadata_store = cluster.guarded(opened)
             records = await cluster.records(metadata_store)
@@ -191,13 +192,13 @@ async def _connected(
         stack.push_async_callback(handles.release, "a connection to a bookie", roster.close)
         await roster.start()
         catalog = LedgerCatalog(
-            records,
-            roster,
+            *(records, roster),
             rng=rng,
             clock=time.time,
             options=limits,
             observer=observer,
             meter=meter,
+            keys=keys,
         )
         logs = LogDirectory(
             metadata_store,

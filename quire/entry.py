@@ -101,9 +101,29 @@ _as_entry: Final = partial(tuple.__new__, Entry)
 """`Entry._make` without a call of Python's for each entry."""
 
 
-def access_key(password: bytes) -> bytes:
-    """The 20-byte master key that bookies keep for a ledger and compare on every add and fence."""
-    return hashlib.sha1(b"ledger" + password).digest()
+_KEY_BYTES: Final = 20
+_READS: Final = b"R"
+_CHECK_BYTES: Final = 32
+
+
+def access_key(password: bytes, *, guards_reads: bool = False) -> bytes:
+    """The 20-byte master key that bookies keep for a ledger and compare on every add and fence.
+
+    A key that guards reads begins with one byte more. So each bookie that has the key knows it, and
+    needs no record: reads go on while the metadata store is away.
+    """
+    key = hashlib.sha1(b"ledger" + password).digest()
+    return _READS + key if guards_reads else key
+
+
+def guards_reads(access_key: bytes) -> bool:
+    """Return whether reads of a ledger with this key need the key."""
+    return len(access_key) == len(_READS) + _KEY_BYTES and access_key.startswith(_READS)
+
+
+def is_of_guarded_reads(check: str) -> bool:
+    """Return whether a check is of a key that guards reads."""
+    return len(check) == 2 * (len(_READS) + _CHECK_BYTES) and check.startswith(_READS.hex())
 
 
 OPEN_KEY: Final = access_key(b"")
@@ -112,9 +132,10 @@ OPEN_KEY: Final = access_key(b"")
 
 def key_check(access_key: bytes) -> str:
     """Return what tells a wrong key from the right one without knowing it: 64 hexadecimal
-    digits.
+    digits, and two before them if the key guards reads.
     """
-    return hashlib.sha256(b"check" + access_key).hexdigest()
+    check = hashlib.sha256(b"check" + access_key).digest()
+    return (_READS + check if guards_reads(access_key) else check).hex()
 
 
 def is_checked(access_key: bytes, check: str) -> bool:
@@ -184,10 +205,12 @@ class Sealer:
 
     __slots__ = ("_digest", "_digests", "_payload_at", "access_key", "kind", "ledger")
 
-    def __init__(self, ledger: LedgerId, kind: DigestKind, password: bytes) -> None:
+    def __init__(
+        self, ledger: LedgerId, kind: DigestKind, password: bytes, *, guards_reads: bool = False
+    ) -> None:
         self.ledger = ledger
         self.kind = kind
-        self.access_key = access_key(password)
+        self.access_key = access_key(password, guards_reads=guards_reads)
         self._digest = _digest_function(kind, password)
         self._digests = _digests_function(kind, self._digest)
         self._payload_at = HEADER.size + DIGEST_BYTES[kind]

@@ -61,7 +61,8 @@ class ApacheRecords:
         self, metadata: LedgerMetadata, along: Sequence[Change] = (), *, password: bytes = b""
     ) -> VersionedMetadata:
         """See `LedgerRecords.create`. The record keeps the password, as Apache's clients expect."""
-        if metadata.full_quorum or metadata.placement != ANYWHERE:
+        is_guarded = metadata.read_needs_password
+        if metadata.full_quorum or metadata.placement != ANYWHERE or is_guarded:
             raise UnsupportedError(
                 f"the BookKeeper cluster {self._layout.root} of {self.uri}",
                 RecordsCapability.POLICY.value,

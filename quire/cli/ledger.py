@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
+from functools import partial
 
 import click
 
@@ -33,6 +34,7 @@ from quire.cli.places import parse_ledger
 from quire.cli.replication import password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
 from quire.cli.users import print_users, user_fields, users_of_ledger
+from quire.client import Client
 from quire.entry import DigestKind, Entry
 from quire.errors import (
     ConfigurationError,
@@ -44,6 +46,7 @@ from quire.errors import (
 from quire.ledger.info import LedgerInfo
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
+from quire.ledger.writer import LedgerWriter
 
 _ledger = click.argument("ledger", type=parse_ledger)
 
@@ -63,6 +66,11 @@ def ledger() -> None:
     help="How entries are protected.",
 )
 @click.option("--leave-open", is_flag=True, help="Exit without closing, as a crash would.")
+@click.option(
+    "--read-needs-password",
+    is_flag=True,
+    help="Have bookies give entries only to peers that know the password; needs TLS.",
+)
 @payload_option
 @password_option
 @replication_options
@@ -72,6 +80,7 @@ def create(
     records_: tuple[str, ...],
     digest: str,
     leave_open: bool,
+    read_needs_password: bool,
     encoding: str,
     password: bytes,
     replication: Replication,
@@ -86,25 +95,26 @@ def create(
       quire ledger create first second third
       quire ledger create --ack-quorum 3 < records.txt
     """
-    run(
-        lambda: _create(
-            settings, records_, DigestKind(digest), leave_open, encoding, password, replication
-        )
+    begin = partial(
+        Client.create_ledger,
+        replication=replication,
+        password=password,
+        digest=DigestKind(digest),
+        read_needs_password=read_needs_password,
     )
+    run(lambda: _create(settings, records_, leave_open, encoding, begin))
 
 
 async def _create(
     settings: Settings,
     arguments: Sequence[str],
-    digest: DigestKind,
     leave_open: bool,
     encoding: str,
-    password: bytes,
-    replication: Replication,
+    begin: Callable[[Client], Awaitable[LedgerWriter]],
 ) -> None:
     async with settings.connect() as client, aclosing(records(arguments, encoding)) as batches:
         batch = await anext(batches, None)  # before: a bad record creates no ledger
-        writer = await client.create_ledger(replication, password=password, digest=digest)
+        writer = await begin(client)
         try:
             async with writer:
                 with progress("Appending", len(arguments) or None) as advance:

@@ -13,7 +13,7 @@ Reading: `reader.py`, `known.py`, `fetch.py`, `read_ahead.py`; followers: `follo
 Records: the port `records.py`, quire's own in `stored_records.py` with `ids.py`, `new_record.py`,
 and `versioned.py`.
 Around them: `catalog.py`, `inventory.py`, `outlines.py`, `observed_store.py`, and the way to a
-bookie: `roster.py`, `links.py`, `remote.py`, `run_stream.py`.
+bookie: `roster.py`, `links.py`, `read_keys.py`, `remote.py`, `run_stream.py`.
 
 May import: quire.aio, quire.metastore, values. Never: quire.storage, quire.log.
 """

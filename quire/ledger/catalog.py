@@ -15,8 +15,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from quire.entry import DigestKind, LedgerId, Sealer, is_checked, key_check
+from quire.entry import DigestKind, LedgerId, Sealer, is_checked, is_of_guarded_reads, key_check
 from quire.errors import (
+    ConfigurationError,
     ConflictError,
     CorruptRecordError,
     NodeExistsError,
@@ -32,6 +33,7 @@ from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import choose_ensemble
 from quire.ledger.quorum import Replication
+from quire.ledger.read_keys import ReadKeys
 from quire.ledger.reader import LedgerReader
 from quire.ledger.records import LedgerRecords, VersionedMetadata
 from quire.ledger.recovery import LedgerRecovery
@@ -69,7 +71,10 @@ class LedgerCatalog:
         options: LedgerOptions | None = None,
         observer: Observer = SILENT,
         meter: ClientMeter = SILENT_METER,
+        keys: ReadKeys | None = None,
     ) -> None:
+        """`keys` are those that the links of the roster add to reads."""
+        self._keys = keys or ReadKeys()
         self._records = records
         self._meter = meter
         self._observer = observer
@@ -94,6 +99,7 @@ class LedgerCatalog:
         deferred_sync: bool = False,
         full_quorum: bool = False,
         placement: Placement | None = None,
+        read_needs_password: bool = False,
         along: Callable[[LedgerId], Sequence[Change]] | None = None,
     ) -> LedgerWriter:
         """Create a ledger and return its only writer.
@@ -101,8 +107,9 @@ class LedgerCatalog:
         `replication` is 3/3/2 when None. With `deferred_sync` appends are answered before they are
         durable, and `LedgerWriter.force` confirms them. With `full_quorum` the ledger is closed
         only when every entry is on all bookies of its write set; otherwise on an ack quorum. Copies
-        are placed by `placement`, by the options when None. The
-        changes that `along` gives for the ledger's id are made with its record or not at all.
+        are placed by `placement`, by the options when None. With `read_needs_password` bookies ask
+        for the password's key before each read. The changes that `along` gives for the ledger's id
+        are made with its record or not at all.
 
         Raises `NotEnoughBookiesError` when too few bookies are up and writable, among them
         `NotEnoughDomainsError` when these are in too few domains for the placement,
@@ -110,13 +117,21 @@ class LedgerCatalog:
         `InvalidRequestError` for more than half a megabyte of `custom`, and the store's errors; a
         creation that fails or is cancelled may leave an empty ledger.
         """
+        if read_needs_password and not password:
+            raise ConfigurationError("reads that need a password need one: give password=…")
+        if read_needs_password and not self._keys.has_tls:
+            raise ConfigurationError(
+                "a ledger whose reads need its password needs TLS, by which bookies prove that "
+                "they may copy its entries: give connect(tls=…), or --tls-cert, --tls-key and "
+                "--tls-ca"
+            )
         policy = self.placement(placement)
         wanted, ensemble = await self._choose(replication or Replication(), policy)
         created_ms = int(self._clock() * 1000)
         token = f"{self._rng.getrandbits(TOKEN_BITS) >> TOKEN_SPARE_BITS:032x}"
         for _ in range(ATTEMPTS_MAX):
             new = await self._records.next_id()
-            sealer = Sealer(new.ledger, digest, password)
+            sealer = Sealer(new.ledger, digest, password, guards_reads=read_needs_password)
             metadata = LedgerMetadata(
                 ledger=sealer.ledger,
                 replication=wanted,
@@ -133,6 +148,7 @@ class LedgerCatalog:
             changes = along(sealer.ledger) if along else ()
             created = await self._create(metadata, changes, password)
             if created is not None:
+                self._keys.learn(sealer.ledger, sealer.access_key)
                 writer = LedgerWriter(
                     self._records,
                     self._roster,
@@ -317,10 +333,12 @@ class LedgerCatalog:
 
     async def _find(self, ledger: LedgerId, password: bytes) -> tuple[Sealer, VersionedMetadata]:
         found = await self._records.read(ledger)
-        sealer = Sealer(ledger, found.metadata.digest, password)
         expected = found.metadata.key_check
+        has_guard = is_of_guarded_reads(expected)
+        sealer = Sealer(ledger, found.metadata.digest, password, guards_reads=has_guard)
         if expected and not is_checked(sealer.access_key, expected):
             raise UnauthorizedError(ledger)
+        self._keys.learn(ledger, sealer.access_key)
         return sealer, found
 
     def _reader(self, sealer: Sealer, found: VersionedMetadata) -> LedgerReader:

@@ -49,6 +49,8 @@ class LedgerInfo:
     custom_metadata: Mapping[str, str]
     placement: Placement = ANYWHERE
     """The policy that its ensembles obey."""
+    read_needs_password: bool = False
+    """Whether bookies ask for the key of the password before each read."""
 
     @property
     def is_closed(self) -> bool:
@@ -88,6 +90,7 @@ def info_of(metadata: LedgerMetadata) -> LedgerInfo:
         metadata.full_quorum,
         dict(metadata.custom_metadata),
         metadata.placement,
+        metadata.read_needs_password,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from quire.bookie import QUIRE, QUIRE_TLS, BookieAddress
 from quire.errors import BookieUnavailableError, TlsMismatchError
+from quire.ledger.read_keys import ReadKeys
 from quire.ledger.remote import REQUEST_SECONDS, RemoteBookie
 from quire.ledger.roster import LinkedBookie
 from quire.requests import SLOW_SECONDS
@@ -74,6 +75,7 @@ def link_bookie(
     request_timeout: float = REQUEST_SECONDS,
     slow_seconds: float = SLOW_SECONDS,
     tls: Contexts | None = None,
+    keys: ReadKeys | None = None,
 ) -> LinkedBookie:
     """Return a link to the bookie at an address.
 
@@ -82,6 +84,7 @@ def link_bookie(
         request_timeout: seconds after which a request without an answer fails.
         slow_seconds: a request that takes longer is written to the log.
         tls: the certificates of this process; None for a process without TLS.
+        keys: those of ledgers whose reads need them.
 
     Raises:
         BookieUnavailableError: the bookie speaks another protocol, or the address is of a bookie
@@ -97,7 +100,7 @@ def link_bookie(
     if not address.address.startswith(MEMORY):
         reached, has_tls = choose_ports(address, tls)
         times = {"request_timeout": request_timeout, "slow_seconds": slow_seconds}
-        return RemoteBookie(reached, tls=tls if has_tls else None, **times)
+        return RemoteBookie(reached, tls=tls if has_tls else None, keys=keys, **times)
     try:
         return _offered[address.address]
     except KeyError:

@@ -25,7 +25,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from quire.entry import NO_ENTRY, BookieId, DigestKind, EntryId, LedgerId
+from quire.entry import (
+    NO_ENTRY,
+    BookieId,
+    DigestKind,
+    EntryId,
+    LedgerId,
+    is_of_guarded_reads,
+)
 from quire.errors import (
     ConfigurationError,
     CorruptRecordError,
@@ -183,6 +190,11 @@ class LedgerMetadata:
         if self.last_entry < max(last_first - 1, NO_ENTRY) or self.length < 0:
             return f"closed at {self.last_entry} (length {self.length}) below {last_first}"
         return None
+
+    @property
+    def read_needs_password(self) -> bool:
+        """Whether bookies ask for the ledger's key before each read."""
+        return is_of_guarded_reads(self.key_check)
 
     @property
     def is_closed(self) -> bool:

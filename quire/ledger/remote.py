@@ -24,6 +24,7 @@ from quire.bookie import (
 )
 from quire.entry import EntryId, LedgerId
 from quire.errors import BookieUnavailableError, InvalidRequestError, QuireError
+from quire.ledger.read_keys import ReadKeys
 from quire.ledger.run_stream import NO_MESSAGE, RunStream, StreamName
 from quire.outline import Outline, check_outlines
 from quire.requests import REQUEST_ID, SLOW_SECONDS, SlowRequests, Trace, new_request_id
@@ -75,11 +76,13 @@ class RemoteBookie:
         request_timeout: float = REQUEST_SECONDS,
         slow_seconds: float = SLOW_SECONDS,
         tls: Contexts | None = None,
+        keys: ReadKeys | None = None,
     ) -> None:
         """Make a link to an address, without waiting. A request that takes longer than
         `slow_seconds` is logged. `tls` are the certificates of this process; without them the link
-        has no TLS.
+        has no TLS. `keys` go along with reads of the ledgers that need them.
         """
+        self._key_of = (keys or ReadKeys()).of
         self._slow = SlowRequests(logging.getLogger("quire.slow"), slow_seconds)
         self.address = address
         self._tls = tls
@@ -174,6 +177,7 @@ class RemoteBookie:
             first=first,
             last=last,
             fence_key=fence_key,
+            key=self._key_of(ledger),
             bytes_max=min(max(bytes_max, 0), 2**32 - 1),
         )
         with self._traced("Read", ledger) as metadata:
@@ -200,8 +204,9 @@ class RemoteBookie:
 
     async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
         """See `Bookie.read_tail`."""
+        key = self._key_of(ledger)
         request = _build(
-            pb.ReadTailRequest, bookie=self._bookie, ledger=ledger, fence_key=fence_key
+            pb.ReadTailRequest, bookie=self._bookie, ledger=ledger, fence_key=fence_key, key=key
         )
         return decode_tail(await self._call("ReadTail", request, self._timeout))
 
@@ -213,6 +218,7 @@ class RemoteBookie:
             bookie=self._bookie,
             ledger=ledger,
             above=above,
+            key=self._key_of(ledger),
             timeout_ms=round(wait * 1000),
         )
         return decode_tail(await self._call("WaitTail", request, wait + self._timeout))

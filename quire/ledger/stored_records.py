@@ -44,6 +44,10 @@ PLACEMENT_LEVEL: Final = 2
 """Programs of level 1 would drop a placement, and recover without counting domains."""
 
 
+READ_PASSWORD_LEVEL: Final = 2
+"""Bookies of level 1 would answer reads without the password."""
+
+
 class StoredRecords:
     """See the module. Implements `quire.ledger.records.LedgerRecords`."""
 
@@ -67,18 +71,20 @@ class StoredRecords:
     ) -> VersionedMetadata:
         """See `LedgerRecords.create`. `ConflictError`: the shard was deleted as empty meanwhile."""
         if metadata.placement != ANYWHERE:
-            await self._check_level()
+            await self._check_level("a placement", PLACEMENT_LEVEL)
+        if metadata.read_needs_password:
+            await self._check_level("a password for reads", READ_PASSWORD_LEVEL)
         path, value = ledger_path(metadata.ledger), metadata.encode()
         return VersionedMetadata(metadata, await create_record(self._store, path, value, along))
 
-    async def _check_level(self) -> None:
-        """Raise before programs that know no placement could have to recover the ledger."""
+    async def _check_level(self, what: str, level: int) -> None:
+        """Raise before programs that do not know what a ledger needs could have to do with it."""
         try:
             found = (await read_cluster(self._store)).level
         except NoSuchNodeError:
             return  # a store of ledgers alone
-        if found < PLACEMENT_LEVEL:
-            raise LevelNeededError("a placement", PLACEMENT_LEVEL, found)
+        if found < level:
+            raise LevelNeededError(what, level, found)
 
     async def read(self, ledger: LedgerId) -> VersionedMetadata:
         """See `LedgerRecords.read`."""

@@ -58,9 +58,9 @@ STREAM: Final = frozenset({"bookie", "first", "runs"})
 """The fields of the messages that carry runs."""
 
 RPCS: Final[Mapping[str, Row]] = {
-    "Read": Row(READ, _PLACE | {"first", "last", "bytes_max"}, recovers_with="fence_key"),
-    "ReadTail": Row(READ, _PLACE, recovers_with="fence_key"),
-    "WaitTail": Row(READ, _PLACE | {"above", "timeout_ms"}),
+    "Read": Row(READ, _PLACE | {"first", "last", "bytes_max", "key"}, recovers_with="fence_key"),
+    "ReadTail": Row(READ, _PLACE | {"key"}, recovers_with="fence_key"),
+    "WaitTail": Row(READ, _PLACE | {"above", "timeout_ms", "key"}),
     "Sync": Row(APPEND, _PLACE | {"key", "first", "last"}),
     "ListEntries": Row(OBSERVE, _PLACE | {"first"}),
     "ListLedgers": Row(OBSERVE, frozenset({"bookie", "first"})),

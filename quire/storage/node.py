@@ -438,6 +438,11 @@ class BookieNode:
         """Whether this bookie has something of a ledger, or had and dropped it."""
         return self._known(ledger) is not None or self._storage.retired.is_dropped(ledger)
 
+    def lets_read(self, ledger: LedgerId, key: bytes) -> bool:
+        """Whether a peer with a key, empty for none, may have entries of a ledger."""
+        state = self._storage.states.get(ledger)
+        return state is None or state.lets_read(key)
+
     def highest(self) -> LedgerId:
         """Return the highest ledger that this bookie has entries of or dropped, −1 for
         none. A ledger without entries proves nothing: older programs let strangers begin one.

@@ -122,6 +122,7 @@ class SyncClient:
         deferred_sync: bool = False,
         full_quorum: bool = False,
         placement: Placement | None = None,
+        read_needs_password: bool = False,
     ) -> SyncLedgerWriter:
         """See `Client.create_ledger`."""
         work = self._client.create_ledger(
@@ -132,6 +133,7 @@ class SyncClient:
             deferred_sync=deferred_sync,
             full_quorum=full_quorum,
             placement=placement,
+            read_needs_password=read_needs_password,
         )
         return SyncLedgerWriter(self._portal, self._portal.call(work))
 

@@ -103,20 +103,22 @@ class AddReply(_message.Message):
     def __init__(self, settled: _Optional[int] = ..., failures: _Optional[_Iterable[_Union[AddFailure, _Mapping]]] = ..., refusal: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
-    __slots__ = ("bookie", "ledger", "first", "last", "fence_key", "bytes_max")
+    __slots__ = ("bookie", "ledger", "first", "last", "fence_key", "bytes_max", "key")
     BOOKIE_FIELD_NUMBER: _ClassVar[int]
     LEDGER_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     FENCE_KEY_FIELD_NUMBER: _ClassVar[int]
     BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     bookie: str
     ledger: int
     first: int
     last: int
     fence_key: bytes
     bytes_max: int
-    def __init__(self, bookie: _Optional[str] = ..., ledger: _Optional[int] = ..., first: _Optional[int] = ..., last: _Optional[int] = ..., fence_key: _Optional[bytes] = ..., bytes_max: _Optional[int] = ...) -> None: ...
+    key: bytes
+    def __init__(self, bookie: _Optional[str] = ..., ledger: _Optional[int] = ..., first: _Optional[int] = ..., last: _Optional[int] = ..., fence_key: _Optional[bytes] = ..., bytes_max: _Optional[int] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class ReadReply(_message.Message):
     __slots__ = ("size", "part", "failure")
@@ -129,26 +131,30 @@ class ReadReply(_message.Message):
     def __init__(self, size: _Optional[int] = ..., part: _Optional[bytes] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
 class ReadTailRequest(_message.Message):
-    __slots__ = ("bookie", "ledger", "fence_key")
+    __slots__ = ("bookie", "ledger", "fence_key", "key")
     BOOKIE_FIELD_NUMBER: _ClassVar[int]
     LEDGER_FIELD_NUMBER: _ClassVar[int]
     FENCE_KEY_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     bookie: str
     ledger: int
     fence_key: bytes
-    def __init__(self, bookie: _Optional[str] = ..., ledger: _Optional[int] = ..., fence_key: _Optional[bytes] = ...) -> None: ...
+    key: bytes
+    def __init__(self, bookie: _Optional[str] = ..., ledger: _Optional[int] = ..., fence_key: _Optional[bytes] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class WaitTailRequest(_message.Message):
-    __slots__ = ("bookie", "ledger", "above", "timeout_ms")
+    __slots__ = ("bookie", "ledger", "above", "timeout_ms", "key")
     BOOKIE_FIELD_NUMBER: _ClassVar[int]
     LEDGER_FIELD_NUMBER: _ClassVar[int]
     ABOVE_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     bookie: str
     ledger: int
     above: int
     timeout_ms: int
-    def __init__(self, bookie: _Optional[str] = ..., ledger: _Optional[int] = ..., above: _Optional[int] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+    key: bytes
+    def __init__(self, bookie: _Optional[str] = ..., ledger: _Optional[int] = ..., above: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., key: _Optional[bytes] = ...) -> None: ...
 
 class TailReply(_message.Message):
     __slots__ = ("frame", "lac_packet", "hint", "fenced", "failure")

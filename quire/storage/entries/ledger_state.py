@@ -21,7 +21,15 @@ import hmac
 import struct
 from typing import Final
 
-from quire.entry import LAC_HEADER, NO_ENTRY, EntryId, LedgerId, is_checked
+from quire.entry import (
+    LAC_HEADER,
+    NO_ENTRY,
+    EntryId,
+    LedgerId,
+    guards_reads,
+    is_checked,
+    is_of_guarded_reads,
+)
 from quire.errors import InvalidRequestError
 
 FENCED: Final = 1
@@ -85,6 +93,11 @@ class LedgerState:
         if self.key is None:
             return not self.check or is_checked(key, self.check)
         return hmac.compare_digest(self.key, key)
+
+    def lets_read(self, key: bytes) -> bool:
+        """Tell whether entries may be given to a reader with a key, empty for none."""
+        has_guard = is_of_guarded_reads(self.check) if self.key is None else guards_reads(self.key)
+        return not has_guard or self.accepts(key)
 
     @property
     def is_known(self) -> bool:

@@ -33,12 +33,14 @@ from quire.bookie import (
 from quire.entry import BookieId, LedgerId
 from quire.requests import TRACE, Trace
 from quire.rights.calls import RPCS
+from quire.rights.roles import Action
 from quire.storage.serving.add_stream import AddStream, Origin, decode_runs
 from quire.storage.serving.handing_over import NotTakenError, give_up, hand_over
 from quire.storage.serving.idlers import Idlers, watch
 from quire.storage.serving.limits import (
     PEER,
     Doorkeeper,
+    LetsRead,
     Reception,
     ServiceLimits,
     connections_max,
@@ -91,6 +93,7 @@ def _answers(reply: type[ReplyT]) -> Callable[[_Unary[ReplyT]], _Handler[ReplyT]
     def decorate(method: _Unary[ReplyT]) -> _Handler[ReplyT]:
         kind = method.__name__
         row = RPCS[kind]
+        is_read = row.action is Action.READ
 
         @wraps(method)
         async def handler(self: BookieService, request: Any, context: ServerContext) -> ReplyT:
@@ -102,9 +105,14 @@ def _answers(reply: type[ReplyT]) -> Callable[[_Unary[ReplyT]], _Handler[ReplyT]
                     reception.expect(request.bookie)
                     reception.refuse_when_draining()
                     await reception.permit(identity, row.action_of(request), about)
+                    if is_read:
+                        reception.check_reader(identity, request)
                     with reception.place(kind, owner_of_call(context)):
                         trace.accepted = reception.now()
-                        return await method(self, request)
+                        answer = await method(self, request)
+                    if is_read:  # again: the ledger may have begun while the call waited for it
+                        reception.check_reader(identity, request)
+                    return answer
                 except Exception as error:
                     return reply(failure=reception.failure(error))
 
@@ -174,6 +182,7 @@ class BookieService:
                 reception.refuse_when_draining()
                 action = RPCS["Read"].action_of(request)
                 await reception.permit(identity, action, request.ledger)
+                reception.check_reader(identity, request)
                 owner = owner_of_call(context)
                 # No name for the answer here: it must be gone when the call is given up.
                 await hand_over(
@@ -257,6 +266,7 @@ async def serve_bookie(
     limits: ServiceLimits | None = None,
     refusals: Refusals | None = None,
     doorkeeper: Doorkeeper | None = None,
+    lets_read: LetsRead | None = None,
     drain_seconds: float = 5.0,
     tls: Contexts | None = None,
     beside: TlsPorts | None = None,
@@ -266,7 +276,8 @@ async def serve_bookie(
 
     With `listen_runs`, another host:port, runs are taken there as plain frames as well. Clients are
     told the host `advertise` instead of the host of `listen`; a wildcard such as 0.0.0.0 needs it.
-    `refusals` counts what peers are refused; `doorkeeper` knows their rights. With certificates the
+    `refusals` counts what peers are refused; `doorkeeper` knows their rights, `lets_read` the keys
+    that reads need. With certificates the
     ports take connections with TLS only; if there are ports `beside`, these do, and the others take
     connections without.
 
@@ -277,7 +288,7 @@ async def serve_bookie(
     for address in (listen, listen_runs or listen, *(beside or ())):
         if address is not None:
             advertised(address, advertise)
-    reception = Reception(bookie, bookie_id, limits, refusals, doorkeeper)
+    reception = Reception(bookie, bookie_id, limits, refusals, doorkeeper, lets_read)
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = connections_max(reception.limits.connections, descriptors)
     async with AsyncExitStack() as stack:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -18,7 +18,7 @@ from contextlib import (
 )
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from quire.bookie import Bookie, LedgerUses
 from quire.entry import BookieId, LedgerId
@@ -27,6 +27,7 @@ from quire.errors import (
     BookieUnavailableError,
     ConfigurationError,
     NotPermittedError,
+    UnauthorizedError,
     WrongBookieError,
 )
 from quire.requests import REQUEST_ID, SLOW_SECONDS, TRACE, SlowRequests, Trace, new_request_id
@@ -198,6 +199,10 @@ class Doorkeeper(Protocol):
         ...
 
 
+LetsRead: TypeAlias = "Callable[[LedgerId, bytes], bool]"
+"""Whether a peer with a key may have entries of a ledger."""
+
+
 class Reception:
     """Lets calls in to one bookie and sees them out."""
 
@@ -208,9 +213,13 @@ class Reception:
         limits: ServiceLimits | None = None,
         refusals: Refusals | None = None,
         doorkeeper: Doorkeeper | None = None,
+        lets_read: LetsRead | None = None,
     ) -> None:
-        """Without a doorkeeper each peer may do everything."""
+        """Without a doorkeeper each peer may do everything; without `lets_read` reads need no
+        key.
+        """
         self.bookie = bookie
+        self._lets_read = lets_read
         self._doorkeeper = doorkeeper
         self.bookie_id = bookie_id
         self.limits = limits or ServiceLimits()
@@ -414,6 +423,17 @@ class Reception:
         except NotPermittedError:
             self.refusals.counts["rights"] += 1  # the doorkeeper has said it in its log
             raise
+
+    def check_reader(self, identity: Identity, request: Any) -> None:
+        """Raise `UnauthorizedError` for a read of a ledger whose reads need its key, unless the
+        request has it. A bookie that proves its id needs none: it copies entries for others.
+        """
+        if self._lets_read is None or identity.bookie is not None:
+            return
+        key = request.key or getattr(request, "fence_key", b"")
+        if not self._lets_read(request.ledger, key):
+            self.refusals.count("rights", f"reads of ledger {request.ledger} need its password")
+            raise UnauthorizedError(request.ledger)
 
     def now(self) -> float:
         """Return the loop's clock, which traces are noted by."""
