@@ -37,9 +37,10 @@ MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Largest message: BATCH_BYTES_MAX + SENT_RUN_BYTES_MAX is 6 MiB and a little; the rest is
 headroom."""
 
-REQUEST_BYTES_MAX: Final = 4096
-"""Largest message to a port of gRPC beside a port for frames: runs go there, and the other calls
-have some 200 bytes. gRPC refuses a message by its announced size, before it gathers the message.
+REQUEST_BYTES_MAX: Final = 16 * 1024
+"""Largest message to a port of gRPC beside a port for frames: runs go there. The largest of the
+other calls asks for 1,000 outlines and has 10,037 bytes. gRPC refuses a message by its announced
+size, before it gathers the message.
 """
 
 WINDOW_BYTES_MAX: Final = 65_535

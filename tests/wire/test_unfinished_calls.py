@@ -12,9 +12,11 @@ from benchmarks.http2 import Http2Calls, message_of, open_http2
 from quire.bookie import BookieAddress
 from quire.errors import BookieUnavailableError
 from quire.ledger.remote import RemoteBookie
+from quire.outline import OUTLINES_MAX
 from quire.storage.serving.grpc_service import serve_bookie
 from quire.storage.serving.limits import Reception, ServiceLimits
 from quire.testing.bookie import MemoryBookie
+from quire.wire import bookie_pb2 as pb
 from quire.wire import transport
 from quire.wire.grpc_calls import at_door
 from quire.wire.transport import MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX, WINDOW_BYTES_MAX, bind
@@ -94,6 +96,12 @@ def test_streams_over_grpc_are_bounded_by_the_largest_message() -> None:
             await appended(address)
 
     asyncio.run(main())
+
+
+def test_the_largest_request_that_is_no_run_fits_beside_a_port_for_frames() -> None:
+    ledgers = range(2**62, 2**62 + OUTLINES_MAX)
+    request = pb.OutlinesRequest(bookie="f" * 32, ledgers=ledgers)
+    assert len(request.SerializeToString()) <= REQUEST_BYTES_MAX
 
 
 async def appended(address: BookieAddress) -> None:
