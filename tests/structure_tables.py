@@ -76,6 +76,12 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.storage.serving.idlers": (*VALUES, "quire.storage", "quire.wire", "quire.aio"),
     "quire.storage.serving.limits": (*VALUES, "quire.storage", "quire.wire", "quire.rights"),
     "quire.storage.serving.add_stream": (*VALUES, "quire.storage", "quire.wire", "quire.rights"),
+    "quire.storage.serving.subscriptions": (
+        *VALUES,
+        "quire.storage",
+        "quire.wire",
+        "quire.rights",
+    ),
     "quire.storage.serving.handing_over": (*VALUES, "quire.storage", "quire.wire"),
     "quire.storage.serving.run_listener": (*VALUES, "quire.storage", "quire.wire"),
     "quire.storage.identity.identity": (*VALUES, "quire.storage", "quire.metastore"),
@@ -88,6 +94,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.ledger.remote": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.ledger.links": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.ledger.run_stream": (*VALUES, "quire.ledger", "quire.wire"),
+    "quire.ledger.news_link": (*VALUES, "quire.ledger", "quire.wire"),
+    "quire.ledger.freshness": ("quire.wire",),
     "quire.bookkeeper": (
         *VALUES,
         "quire.bookkeeper",

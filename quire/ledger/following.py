@@ -1,10 +1,10 @@
 """Following a ledger to its end, together.
 
-All followers of a ledger in one client share one tail: it asks the bookies, reads confirmed
+All followers of a ledger in one client share one tail: it hears from the bookies, reads confirmed
 entries, and keeps them for all. A hundred followers cost bookies as much as one.
 
-  - The tail moves only while a follower waits at its end. So followers that are all slow cost
-    bookies nothing, and the entries confirmed meanwhile come as one long read.
+  - The tail moves only while a follower waits at its end. So bookies push no more than their credit
+    to followers that are all slow, and the entries confirmed meanwhile come as one long read.
   - The tail is where its foremost follower is. A follower that begins further on takes it along.
   - A slow follower, which needs entries older than the recent ones, reads by itself, up to the
     tail. It delays no other.
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing
 from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -33,7 +33,7 @@ from quire.errors import HandleClosedError, NoSuchEntryError, QuireError, RetryE
 from quire.ledger.known import KnownLedger
 from quire.ledger.quorum_call import QuorumCall
 from quire.ledger.recent import RecentEntries
-from quire.ledger.tail import BACKOFF, News, TailWatch
+from quire.ledger.tail import BACKOFF, Heard, TailWatch
 
 ReadRuns: TypeAlias = Callable[[EntryId, EntryId], AsyncGenerator[list[Entry], None]]
 """Yields the entries of a confirmed range, in lists of consecutive ones."""
@@ -105,22 +105,23 @@ class SharedTail:
 
     async def _run(self) -> None:
         known, recent, pauses = self.known, self.recent, BACKOFF.pauses()
-        async with QuorumCall[str, News | None]() as asking:
-            watch = self._watch = TailWatch(known, asking)
-            while True:
-                await self._demand()
-                fresh, watch.fresh = watch.fresh, None
-                if fresh is not None and fresh.entry == recent.end:
-                    self._deliver([fresh], pauses)
-                elif recent.end <= known.confirmed:
-                    try:
-                        await self._read(pauses)
-                    except RetryError:
-                        await asyncio.sleep(pauses.next())
-                elif known.is_closed:
-                    break
-                else:
-                    await watch.next()
+        asking = QuorumCall[str, Heard]()
+        with closing(TailWatch(known, asking)) as watch:
+            self._watch = watch
+            async with asking:
+                while True:
+                    await self._demand()
+                    if fresh := watch.pushed.take(recent.end, known.confirmed):
+                        self._deliver(fresh, pauses)
+                    elif recent.end <= known.confirmed:
+                        try:
+                            await self._read(pauses)
+                        except RetryError:
+                            await asyncio.sleep(pauses.next())
+                    elif known.is_closed:
+                        break
+                    else:
+                        await watch.next()
         self.wake()
 
     async def _demand(self) -> None:

@@ -1,4 +1,5 @@
-"""A bookie far away: the port over gRPC; adds as plain frames where the bookie takes these.
+"""A bookie far away: the port over gRPC; adds and subscriptions as plain frames where the bookie
+takes these.
 
 All adds of one `RemoteBookie` share one stream (run_stream.py), which keeps them in order; explicit
 LACs travel among them. When it breaks, everything without an answer fails and the next add opens a
@@ -24,6 +25,8 @@ from quire.bookie import (
 )
 from quire.entry import EntryId, LedgerId
 from quire.errors import BookieUnavailableError, InvalidRequestError, QuireError
+from quire.ledger.freshness import Freshness
+from quire.ledger.news_link import NewsLink, PushedTail
 from quire.ledger.read_keys import ReadKeys
 from quire.ledger.run_stream import NO_MESSAGE, RunStream, StreamName
 from quire.outline import Outline, check_outlines
@@ -35,7 +38,7 @@ from quire.wire.adds import encode_lac, encode_run
 from quire.wire.channel import BookieChannel
 from quire.wire.codec import decode_info, decode_outlines, decode_ranges, decode_tail
 from quire.wire.hello import Hello
-from quire.wire.run_calls import FramedRuns, GrpcRuns, RunCall
+from quire.wire.run_calls import FramedNews, FramedRuns, GrpcRuns, NewsCall, RunCall
 from quire.wire.tls import Contexts
 from quire.wire.transport import EOF, SENT_RUN_BYTES_MAX, RpcError, metadata_of
 
@@ -44,12 +47,6 @@ REQUEST_SECONDS: Final = 5.0
 
 WAIT_SECONDS_MAX: Final = 300.0
 """Longest wait of one `wait_tail`; a longer one returns early with nothing new."""
-
-LOOK_SECONDS: Final = 1.0
-"""How often a stream in use looks whether certificates have changed."""
-
-RENEWED_SHARE: Final = 0.1
-"""A stream is replaced when this part of the life of the bookie's certificate is left."""
 
 RUN_READ_BYTES_MAX: Final = READ_ANSWER_BYTES_MAX + SIZE.size + FRAME_BYTES_MAX
 """More than any read returns: it is cut at the requested bytes, unless its first frame is larger.
@@ -92,8 +89,11 @@ class RemoteBookie:
         self._stream: RunStream | None = None
         self._before: list[RunStream] = []
         """Streams that were broken or replaced, and may still be ending."""
-        self._version = 0
-        self._opened_at = self._look_at = 0.0
+        self._certificates = Freshness(tls)
+        self._news_certificates = Freshness(tls)
+        self._news = NewsLink(
+            *(self._bookie, self._open_news, request_timeout, self._is_news_old, self._key_of)
+        )
         self._closed = False
 
     def add(
@@ -121,7 +121,11 @@ class RemoteBookie:
     def _open_stream(self) -> RunStream:
         self._check_open()
         before = self._stream
-        if before is None or before.broken is not None or self._is_outdated(before):
+        if (
+            before is None
+            or before.broken is not None
+            or self._certificates.is_outdated(before.end)
+        ):
             if before is not None:
                 self._before = [stream for stream in self._before if not stream.ended]
                 self._before.append(before)
@@ -130,14 +134,9 @@ class RemoteBookie:
             call = self._open_call(stream)
             name = StreamName(stream, self.address.runs or self.address.address, self._slow)
             self._stream = RunStream(call, self._bookie, self._timeout, after, name)
-            self._version = 0 if self._tls is None else self._tls.version
-            self._opened_at = self._now()
+            self._certificates.opened()
         assert self._stream is not None, "it was opened"
         return self._stream
-
-    def _now(self) -> float:
-        """Return the wall clock's seconds: certificates end by it."""
-        return 0.0 if self._tls is None else self._tls.certificates.clock()
 
     def _open_call(self, stream: str) -> RunCall:
         runs = self.address.runs
@@ -147,17 +146,23 @@ class RemoteBookie:
         session = None if self._tls is None else self._tls.open(self._bookie)
         return FramedRuns(runs, hello, session)
 
-    def _is_outdated(self, stream: RunStream) -> bool:
-        """Return whether a certificate was replaced, or the bookie's is about to end: then the
-        next run goes by a new connection. Looks once a second.
-        """
-        now = asyncio.get_running_loop().time()
-        if self._tls is None or now < self._look_at:
-            return False
-        self._look_at = now + LOOK_SECONDS
-        end = stream.end
-        is_ending = end is not None and self._now() >= end - RENEWED_SHARE * (end - self._opened_at)
-        return is_ending or self._tls.version != self._version
+    async def subscribe(
+        self, ledger: LedgerId, above: EntryId, first: EntryId, quiet: float
+    ) -> PushedTail | None:
+        """See `Subscribable.subscribe`."""
+        self._check_open()
+        return await self._news.subscribe(ledger, above, first, quiet)
+
+    def _open_news(self) -> NewsCall | None:
+        runs = self.address.runs
+        if runs is None or not self.address.says_hello:
+            return None
+        session = None if self._tls is None else self._tls.open(self._bookie)
+        self._news_certificates.opened()
+        return FramedNews(runs, Hello("client", stream=new_request_id()), session)
+
+    def _is_news_old(self, call: NewsCall) -> bool:
+        return self._news_certificates.is_outdated(call.end)
 
     async def read(
         self,
@@ -328,6 +333,7 @@ class RemoteBookie:
         self._closed = True
         for stream in (*self._before, *([self._stream] if self._stream else [])):
             await stream.close()
+        await self._news.close()
         await self._grpc.close()
 
 

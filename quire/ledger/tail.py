@@ -1,17 +1,20 @@
 """Waiting for news of a ledger that is still written.
 
-`TailWatch` asks bookies to answer when their LAC moves, and the store to answer when metadata
-does. Only LACs that are proven by verified bytes count; a bookie's unverified hint merely wakes.
+`TailWatch` subscribes at bookies, or asks those without subscriptions to answer when their LAC
+moves, and the store to answer when metadata does. Only LACs that are proven by verified bytes
+count; a bookie's unverified hint merely wakes.
 
   - Enough bookies are asked to cover every write set, so a bookie that is down cannot hide a LAC.
   - A bookie that answers early without proving anything new is asked again after a pause that
     doubles: a fenced ledger, a damaged tail or a lying hint cannot make a busy loop.
-  - An answer brings the bookie's last entry along. If it is the next wanted entry, and confirmed,
-    it is delivered without another question: at the tail of a quiet ledger it nearly always is.
+  - News bring entries along, confirmed or not (`pushed`); an answer brings the bookie's last entry.
+    Those that are confirmed and wanted are delivered without another question.
+  - A subscription that ends, by a fence, an error or the loss of its connection, is made anew after
+    the same pauses. Credit goes back for taken news, so only while a follower waits.
   - In recovery nothing is asked of bookies: the end is metadata's to tell.
   - It ends exactly when the ledger is closed and its last entry was delivered.
 
-The generator owns every call it makes; closing it ends them.
+The watch owns its subscriptions, and `asking` every call; closing both ends them.
 """
 
 from __future__ import annotations
@@ -19,11 +22,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from quire.aio.backoff import Backoff
 from quire.bookie import LedgerTail
-from quire.entry import BookieId, Entry, EntryId
+from quire.entry import BookieId, EntryId
 from quire.errors import (
     NotPermittedError,
     QuireError,
@@ -32,9 +35,11 @@ from quire.errors import (
 )
 from quire.ledger.known import KnownLedger
 from quire.ledger.metadata import LedgerState
+from quire.ledger.pushed import PushedEntries
 from quire.ledger.quorum_call import QuorumCall, within
 from quire.ledger.read_plan import Nearness, covering
-from quire.ledger.verify import unverified_entry, verified_lac
+from quire.ledger.subscription import PushedNews, Subscribable, Subscription
+from quire.ledger.verify import pushed_entries, unverified_entry, verified_lac
 
 WAIT_SECONDS: Final = 30.0
 """How long a bookie is asked to wait for news before it answers without any."""
@@ -58,22 +63,31 @@ class News:
     tail: LedgerTail
     waited: float
 
+    @property
+    def fenced(self) -> bool:
+        return bool(self.tail.fenced)
+
+
+Heard: TypeAlias = News | PushedNews | None
+
 
 class TailWatch:
-    """The questions under way, and how long each of those asked is left alone next time.
+    """The questions and subscriptions under way, and how long each bookie is left alone next time.
 
-    `asking` owns the questions: its block must be entered, and its end ends them.
+    `asking` owns the questions: its block must be entered, and its end ends them. `close` ends the
+    subscriptions.
     """
 
-    def __init__(self, known: KnownLedger, asking: QuorumCall[str, News | None]) -> None:
+    def __init__(self, known: KnownLedger, asking: QuorumCall[str, Heard]) -> None:
         self._known = known
         self._told = asyncio.Event()
         self._asking = asking
         self._failures: dict[str, int] = {}
         self._refused: set[str] = set()
         """The bookies that refused this program when they were asked last."""
-        self.fresh: Entry | None = None
-        """The confirmed entry that the last answer brought."""
+        self.pushed = PushedEntries()
+        """The entries that news and answers brought."""
+        self._subscribed: dict[BookieId, Subscription] = {}
 
     def tell(self) -> None:
         """Let `next` return: the known ledger was told something by another reader."""
@@ -91,9 +105,11 @@ class TailWatch:
         if not asking.is_asked(_METADATA):
             asking.ask(_METADATA, self._wait_metadata(self._rest(_METADATA)))
         if known.metadata.state is LedgerState.OPEN:
-            for bookie in self._choice():
+            chosen = self._choice()
+            for bookie in chosen:
                 if not asking.is_asked(bookie):
-                    asking.ask(bookie, self._wait_tail(bookie, self._rest(bookie)))
+                    asking.ask(bookie, self._wait_news(bookie, self._rest(bookie)))
+            self._unsubscribe(chosen)
         key, answer = await asking.next()
         if isinstance(answer, QuireError):
             if key == _METADATA and not isinstance(answer, RetryError):
@@ -109,7 +125,10 @@ class TailWatch:
             self._failures.pop(key, None)
         else:
             self._refused.discard(key)
-            await self._take(key, answer)
+            self._take(key, answer)
+            if answer.fenced:
+                with suppress(RetryError):
+                    await known.refresh()
 
     def _choice(self) -> list[BookieId]:
         """Return bookies that cover every write set, the near ones first, and last those that are
@@ -125,22 +144,72 @@ class TailWatch:
         count = len(covering(known.metadata.replication, ranked))
         return [ensemble[position] for position in ranked[: max(count, ASKED_MIN)]]
 
-    async def _take(self, bookie: BookieId, news: News) -> None:
+    def _unsubscribe(self, chosen: list[BookieId]) -> None:
+        """End the subscriptions at bookies that are not needed any more, and not waited for."""
+        for bookie in [each for each in self._subscribed if each not in chosen]:
+            if not self._asking.is_asked(bookie):
+                self._subscribed.pop(bookie).close()
+
+    def _take(self, bookie: BookieId, heard: News | PushedNews) -> None:
+        before = self._known.confirmed
+        if isinstance(heard, PushedNews):
+            self._take_pushed(heard)
+            in_vain = heard.fenced or heard.hint > self._known.confirmed
+            if (subscribed := self._subscribed.get(bookie)) is not None:
+                subscribed.give_back(self._known.confirmed + 1)
+        else:
+            before = heard.above
+            self._take_answer(heard)
+            in_vain = heard.waited < WAIT_SECONDS / 2
+        if self._known.confirmed > before:
+            self._failures.pop(bookie, None)
+        elif in_vain:
+            self._slow_down(bookie)
+
+    def _take_answer(self, news: News) -> None:
         lac = verified_lac(self._known.sealer, news.tail)
         if lac is not None and lac > news.above:
             self._known.confirm(lac)
-            self.fresh = self._last_entry(news.tail, lac)
-            self._failures.pop(bookie, None)
-        elif news.waited < WAIT_SECONDS / 2:
-            self._slow_down(bookie)
-        if news.tail.fenced:
-            with suppress(RetryError):
-                await self._known.refresh()
+            frame = news.tail.frame
+            if frame is not None and unverified_entry(frame) <= lac:
+                self.pushed.put([self._known.sealer.unseal(unverified_entry(frame), frame)])
 
-    def _last_entry(self, tail: LedgerTail, lac: EntryId) -> Entry | None:
-        if tail.frame is None or unverified_entry(tail.frame) > lac:
-            return None
-        return self._known.sealer.unseal(unverified_entry(tail.frame), tail.frame)
+    def _take_pushed(self, news: PushedNews) -> None:
+        """Keep the entries of news, and believe the LAC that they prove."""
+        known = self._known
+        entries, lac = pushed_entries(
+            known.sealer,
+            news.run,
+            news.lac_packet if news.hint > known.confirmed else None,
+            self.pushed.lacks,
+            proves=news.hint > known.confirmed,
+        )
+        known.confirm(lac)
+        self.pushed.put(entries)
+
+    async def _wait_news(self, bookie: BookieId, pause: float) -> News | PushedNews:
+        """Wait for news by the subscription at a bookie, which is made first if need be; ask a
+        bookie that has no subscriptions.
+        """
+        await asyncio.sleep(pause)
+        known, subscribed = self._known, self._subscribed.get(bookie)
+        if subscribed is None or subscribed.is_over:
+            self._subscribed.pop(bookie, None)
+            link = known.bookies.bookie(bookie)
+            found = None
+            if isinstance(link, Subscribable):
+                above = known.confirmed
+                found = await link.subscribe(known.ledger, above, above + 1, WAIT_SECONDS)
+            if found is None:
+                return await self._wait_tail(bookie)
+            subscribed = self._subscribed[bookie] = found
+        return await subscribed.next()
+
+    def close(self) -> None:
+        """End all subscriptions."""
+        for subscribed in self._subscribed.values():
+            subscribed.close()
+        self._subscribed.clear()
 
     def _slow_down(self, key: str) -> None:
         self._failures[key] = self._failures.get(key, 0) + 1
@@ -158,8 +227,7 @@ class TailWatch:
         await asyncio.sleep(pause)
         await self._known.wait_change()
 
-    async def _wait_tail(self, bookie: BookieId, pause: float) -> News:
-        await asyncio.sleep(pause)
+    async def _wait_tail(self, bookie: BookieId) -> News:
         known, time = self._known, asyncio.get_running_loop().time
         above, asked_at = known.confirmed, time()
         call = known.bookies.bookie(bookie).wait_tail(known.ledger, above, WAIT_SECONDS)

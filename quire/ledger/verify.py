@@ -71,6 +71,44 @@ def unseal_run(
     return entries, damaged
 
 
+def pushed_entries(
+    sealer: Sealer,
+    run: bytes,
+    lac_packet: bytes | None,
+    lacks: Callable[[EntryId], bool],
+    *,
+    proves: bool,
+) -> tuple[list[Entry], EntryId]:
+    """Return the valid entries of pushed bytes that are of use, and the highest LAC that the bytes
+    prove. Unsound bytes are passed over.
+
+    Args:
+        sealer: of the ledger.
+        run: entries that a bookie pushed; empty for none.
+        lac_packet: an explicit LAC that it pushed.
+        lacks: tells whether an entry is of use.
+        proves: whether a LAC is looked for. Otherwise only useful entries are verified.
+    """
+    lac, entries = NO_ENTRY, list[Entry]()
+    with suppress(InvalidRequestError):
+        scanned = scan_run(run) if run else None
+        if scanned is not None and (proves or lacks(scanned.last) or lacks(scanned.first)):
+            is_all_new = lacks(scanned.first) and lacks(scanned.last)
+            last = scanned.last if proves else NO_ENTRY
+
+            def wanted(entry: EntryId) -> bool:
+                return entry == last or lacks(entry)
+
+            entries, _ = unseal_run(
+                *(sealer, run, scanned.first, scanned.last), None if is_all_new else wanted
+            )
+            lac = max((entry.lac for entry in entries), default=NO_ENTRY)
+    if lac_packet is not None:
+        with suppress(CorruptEntryError):
+            lac = max(lac, sealer.unseal_lac(lac_packet))
+    return entries, lac
+
+
 def _unseal_uniform(
     sealer: Sealer, run: ScannedRun, stride: int, first: EntryId, last: EntryId
 ) -> list[Entry]:

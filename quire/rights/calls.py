@@ -57,6 +57,14 @@ RUN: Final = Row(
 STREAM: Final = frozenset({"bookie", "first", "runs"})
 """The fields of the messages that carry runs."""
 
+SUBSCRIBE: Final = Row(
+    READ, frozenset({"subscription", "ledger", "above", "first", "bytes", "quiet_ms"})
+)
+"""One subscription, in plain frames. It is judged again before all news."""
+
+SUBSCRIPTIONS: Final = frozenset({"bookie", "subscribe", "credit", "unsubscribe"})
+"""The fields of the messages that carry subscriptions."""
+
 RPCS: Final[Mapping[str, Row]] = {
     "Read": Row(READ, _PLACE | {"first", "last", "bytes_max", "key"}, recovers_with="fence_key"),
     "ReadTail": Row(READ, _PLACE | {"key"}, recovers_with="fence_key"),

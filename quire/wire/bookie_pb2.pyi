@@ -280,3 +280,67 @@ class LedgerUse(_message.Message):
     peer: str
     idle_ms: int
     def __init__(self, ledger: _Optional[int] = ..., kind: _Optional[str] = ..., peer: _Optional[str] = ..., idle_ms: _Optional[int] = ...) -> None: ...
+
+class NewsRequest(_message.Message):
+    __slots__ = ("bookie", "subscribe", "credit", "unsubscribe")
+    BOOKIE_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    UNSUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
+    bookie: str
+    subscribe: _containers.RepeatedCompositeFieldContainer[Subscribe]
+    credit: _containers.RepeatedCompositeFieldContainer[Credit]
+    unsubscribe: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, bookie: _Optional[str] = ..., subscribe: _Optional[_Iterable[_Union[Subscribe, _Mapping]]] = ..., credit: _Optional[_Iterable[_Union[Credit, _Mapping]]] = ..., unsubscribe: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Subscribe(_message.Message):
+    __slots__ = ("subscription", "ledger", "above", "first", "bytes", "quiet_ms", "key")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    LEDGER_FIELD_NUMBER: _ClassVar[int]
+    ABOVE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    QUIET_MS_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    subscription: int
+    ledger: int
+    above: int
+    first: int
+    bytes: int
+    quiet_ms: int
+    key: bytes
+    def __init__(self, subscription: _Optional[int] = ..., ledger: _Optional[int] = ..., above: _Optional[int] = ..., first: _Optional[int] = ..., bytes: _Optional[int] = ..., quiet_ms: _Optional[int] = ..., key: _Optional[bytes] = ...) -> None: ...
+
+class Credit(_message.Message):
+    __slots__ = ("subscription", "bytes", "first")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    subscription: int
+    bytes: int
+    first: int
+    def __init__(self, subscription: _Optional[int] = ..., bytes: _Optional[int] = ..., first: _Optional[int] = ...) -> None: ...
+
+class NewsReply(_message.Message):
+    __slots__ = ("news", "refusal")
+    NEWS_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    news: _containers.RepeatedCompositeFieldContainer[News]
+    refusal: Failure
+    def __init__(self, news: _Optional[_Iterable[_Union[News, _Mapping]]] = ..., refusal: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
+
+class News(_message.Message):
+    __slots__ = ("subscription", "run", "lac_packet", "hint", "fenced", "failure")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    LAC_PACKET_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
+    FENCED_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    subscription: int
+    run: bytes
+    lac_packet: bytes
+    hint: int
+    fenced: bool
+    failure: Failure
+    def __init__(self, subscription: _Optional[int] = ..., run: _Optional[bytes] = ..., lac_packet: _Optional[bytes] = ..., hint: _Optional[int] = ..., fenced: bool = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...

@@ -24,9 +24,12 @@ from quire.wire.reads import NoMessageError
 HELLO_BYTES_MAX: Final = 16 * 1024
 """Largest hello: a peer may not say more before it is known."""
 
-FEATURES: Final[frozenset[str]] = frozenset()
-"""What this program offers: no connection has features yet. The names `bundles` and
-`subscriptions` are reserved."""
+SUBSCRIPTIONS: Final = "subscriptions"
+"""The connection carries subscriptions (news.py) instead of runs."""
+
+FEATURES: Final[frozenset[str]] = frozenset({SUBSCRIPTIONS})
+"""What a bookie of this program offers. A client offers the wanted use of the connection. The name
+`bundles` is reserved."""
 
 _TEXT_MAX: Final = 1000
 
@@ -47,7 +50,7 @@ class Hello:
     """The id of a bookie; a client may name itself."""
     version: str = __version__
     speaks: Speaks = SPEAKS
-    features: frozenset[str] = FEATURES
+    features: frozenset[str] = frozenset()
     refusal: Refusal | None = None
     stream: str = ""
     """The id of a client's stream, by which both sides name its runs in logs; empty for none."""

@@ -1,20 +1,24 @@
-"""The client's end of a stream of runs: over gRPC, or as plain frames where a bookie takes these.
+"""The client's end of a stream: runs over gRPC, or as plain frames where a bookie takes these, and
+subscriptions as plain frames.
 
-Both carry the same messages. Any end of a stream is `StreamOverError` with the reason in words, and
-bytes that are not a message are `NoMessageError`; users of a stream need not know its kind.
+Runs are the same messages on both ways. Any end of a stream is `StreamOverError` with the reason in
+words, and bytes that are not a message are `NoMessageError`; users of a stream need not know its
+kind.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from quire.errors import ClientRefusedError, UntrustedBookieError
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import METHOD, UNDECODABLE, decode_reply
 from quire.wire.framed import HELLO_GREETING, ConnectionOverError, FramedConnection, connect
-from quire.wire.hello import Hello, Refusal, decode_hello, encode_hello
+from quire.wire.hello import SUBSCRIPTIONS, Hello, Refusal, decode_hello, encode_hello
+from quire.wire.news import decode_news_reply
 from quire.wire.reads import NoMessageError
 from quire.wire.tls import Blame, TlsError, TlsSession
 from quire.wire.transport import EOF, WRITE_ERRORS, RpcError, explain, metadata_of
@@ -59,6 +63,34 @@ class RunCall(Protocol):
         """When the bookie's certificate ends, in seconds since 1970; None if nothing depends on
         it, or while it is not known.
         """
+        ...
+
+
+class NewsCall(Protocol):
+    """One connection for subscriptions, from its opening to its end."""
+
+    async def is_offered(self) -> bool:
+        """Return whether the bookie serves subscriptions here. Raises as `read`."""
+        ...
+
+    async def write(self, *parts: bytes) -> None:
+        """Send a serialized `pb.NewsRequest`. Raises `StreamOverError`."""
+        ...
+
+    async def read(self) -> pb.NewsReply | None:
+        """Return the next message, None at the end.
+
+        Raises `StreamOverError`, `StreamRefusedError`, `NoMessageError`.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """End the connection at once."""
+        ...
+
+    @property
+    def end(self) -> float | None:
+        """See `RunCall.end`."""
         ...
 
 
@@ -113,11 +145,10 @@ class GrpcRuns:
         self._call.cancel()
 
 
-class FramedRuns:
-    """A stream of runs as a connection to host:port. Opened at once; needs a running loop.
+class FramedCall:
+    """A stream of messages as a connection to host:port. Opened at once; needs a running loop.
 
-    With a hello, the connection begins with it, and the bookie's first message is its own. Runs
-    follow without waiting for that: a bookie that refuses the client reads none of them.
+    With a hello, the connection begins with it, and the bookie's first message is its own.
     """
 
     def __init__(
@@ -157,15 +188,15 @@ class FramedRuns:
         except ConnectionOverError as error:
             raise _over(error) from error
 
-    async def read(self) -> pb.AddReply | None:
+    async def _message(self) -> bytes | None:
+        """Return the next message, None at the end. Raises as `RunCall.read`."""
         try:
             connection = await self._open()
             if self._hello is not None and self.theirs is None:
                 await self._meet(connection)
-            message = await connection.read()
+            return await connection.read()
         except ConnectionOverError as error:
             raise _over(error) from error
-        return None if message is None else decode_reply(message)
 
     async def _meet(self, connection: FramedConnection) -> None:
         """Read the bookie's hello. Raises `StreamRefusedError`, `NoMessageError`."""
@@ -185,6 +216,38 @@ class FramedRuns:
         self._connecting.cancel()
         if self._connection is not None:
             self._connection.abort()
+
+
+class FramedRuns(FramedCall):
+    """A stream of runs. They follow the client's hello without waiting for the bookie's: a bookie
+    that refuses the client reads none of them.
+    """
+
+    async def read(self) -> pb.AddReply | None:
+        message = await self._message()
+        return None if message is None else decode_reply(message)
+
+
+class FramedNews(FramedCall):
+    """A connection for subscriptions. Nothing is sent before the bookie's hello has offered them:
+    a bookie that does not know them would take them for runs.
+    """
+
+    def __init__(self, address: str, hello: Hello, session: TlsSession | None = None) -> None:
+        super().__init__(address, replace(hello, features=frozenset({SUBSCRIPTIONS})), session)
+
+    async def is_offered(self) -> bool:
+        try:
+            connection = await self._open()
+            if self.theirs is None:
+                await self._meet(connection)
+        except ConnectionOverError as error:
+            raise _over(error) from error
+        return self.theirs is not None and SUBSCRIPTIONS in self.theirs.features
+
+    async def read(self) -> pb.NewsReply | None:
+        message = await self._message()
+        return None if message is None else decode_news_reply(message)
 
 
 def _over(error: ConnectionOverError) -> StreamOverError:

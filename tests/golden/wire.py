@@ -145,7 +145,43 @@ def _fields(message: Any) -> dict[str, Any]:
     return {field.name: value for field, value in message.ListFields()}
 
 
+NEWS_REQUEST = pb.NewsRequest(
+    bookie=BOOKIE,
+    subscribe=[
+        pb.Subscribe(subscription=3, ledger=7, above=8, first=9, bytes=4096, quiet_ms=30_000)
+    ],
+    credit=[pb.Credit(subscription=1, bytes=2048, first=5)],
+    unsubscribe=[2],
+)
+NEWS_REPLY = pb.NewsReply(
+    news=[
+        pb.News(subscription=1, run=RUN, lac_packet=PACKET, hint=8),
+        pb.News(subscription=3, hint=-1, fenced=True),
+        pb.News(subscription=4, failure=encode_failure(LedgerRetiredError(7), BOOKIE)),
+    ]
+)
+
+
+def _read_news_request(request: Any) -> Any:
+    asked = [
+        (each.subscription, each.ledger, each.above, each.first, each.bytes, each.quiet_ms)
+        for each in request.subscribe
+    ]
+    credit = [(each.subscription, each.bytes, each.first) for each in request.credit]
+    return request.bookie, asked, credit, list(request.unsubscribe)
+
+
+def _read_news(reply: Any) -> Any:
+    return [
+        (each.subscription, each.run, each.lac_packet, each.hint, each.fenced)
+        if not each.HasField("failure")
+        else (each.subscription, repr(decode_failure(each.failure)))
+        for each in reply.news
+    ]
+
+
 CLIENT = Hello("client", "0.1.0", Speaks(1, 2), frozenset({"bundles"}))
+SUBSCRIBER = Hello("client", "0.1.0", Speaks(1, 2), frozenset({"subscriptions"}))
 REFUSING = Hello(BOOKIE, "9.0", Speaks(7, 8), frozenset(), Refusal("it is too old", True))
 _ASKED: dict[str, Any] = {"bookie": BOOKIE, "ledger": 7}
 _READ: dict[str, Any] = {**_ASKED, "first": 2, "last": 9, "fence_key": KEY, "bytes_max": 4096}
@@ -228,6 +264,33 @@ WIRE = (
     _message("info-reply", encode_info(INFO), decode_info, INFO),
     _message("info-reply-2", encode_info(LATER_INFO), decode_info, LATER_INFO),
     _message("info-reply-3", encode_info(USED_INFO), decode_info, USED_INFO, "LedgerUse"),
+    _message(
+        "news-request",
+        NEWS_REQUEST,
+        _read_news_request,
+        (BOOKIE, [(3, 7, 8, 9, 4096, 30_000)], [(1, 2048, 5)], [2]),
+        *("Subscribe", "Credit"),
+    ),
+    _message(
+        "news-reply",
+        NEWS_REPLY,
+        _read_news,
+        [
+            (1, RUN, PACKET, 8, False),
+            (3, b"", b"", -1, True),
+            (4, repr(LedgerRetiredError(7))),
+        ],
+        "News",
+    ),
+    Golden(
+        "subscriptions.frames",
+        [(BOOKIE, [(3, 7, 8, 9, 4096, 30_000)], [(1, 2048, 5)], [2])],
+        lambda: _frame(encode_hello(SUBSCRIBER)) + _frame(NEWS_REQUEST.SerializeToString()),
+        lambda data: [
+            _read_news_request(pb.NewsRequest.FromString(each)) for each in _unframed(data)[1:]
+        ],
+        ("Subscriptions",),
+    ),
     Golden(
         "client.frames",
         [REQUEST],
@@ -243,7 +306,15 @@ WIRE = (
 def _framed(data: bytes) -> list[bytes]:
     """Take a conversation of version 1 apart, by what docs/formats.md says."""
     assert data.startswith(b"quire/runs/1\n")
-    at, messages = len(b"quire/runs/1\n"), []
+    return _unframed(data[len(b"quire/runs/1\n") :])
+
+
+def _frame(message: bytes) -> bytes:
+    return len(message).to_bytes(4, "big") + message
+
+
+def _unframed(data: bytes) -> list[bytes]:
+    at, messages = 0, []
     while at < len(data):
         size = int.from_bytes(data[at : at + 4], "big")
         messages.append(data[at + 4 : at + 4 + size])

@@ -10,7 +10,17 @@ import pytest
 from quire.cli.root import main
 from quire.gateway.app import CALLS
 from quire.gateway.kafka.messages import VERSIONS
-from quire.rights.calls import COMMANDS, HTTP, KAFKA, RPCS, RUN, STREAM, Row
+from quire.rights.calls import (
+    COMMANDS,
+    HTTP,
+    KAFKA,
+    RPCS,
+    RUN,
+    STREAM,
+    SUBSCRIBE,
+    SUBSCRIPTIONS,
+    Row,
+)
 from quire.rights.roles import Action
 from quire.wire import bookie_pb2 as pb
 from quire.wire.framed import GREETING, HELLO_GREETING
@@ -47,10 +57,16 @@ def _compare(row: Row, fields: set[str]) -> None:
     assert not row.plain & {row.recovers_with, row.recovers_if}
 
 
-def test_the_frame_port_carries_runs_alone() -> None:
+def test_every_field_of_a_subscription_is_judged() -> None:
+    _compare(SUBSCRIBE, set(pb.Subscribe.DESCRIPTOR.fields_by_name))
+    assert set(pb.NewsRequest.DESCRIPTOR.fields_by_name) == SUBSCRIPTIONS
+    assert set(pb.Credit.DESCRIPTOR.fields_by_name) <= SUBSCRIBE.fields
+
+
+def test_the_frame_port_carries_runs_and_subscriptions_alone() -> None:
     """A new greeting or feature brings new messages: they need rows of their own."""
     assert {GREETING, HELLO_GREETING} == {b"quire/runs/1\n", b"quire/runs/2\n"}
-    assert not FEATURES
+    assert {"subscriptions"} == FEATURES
 
 
 def test_every_request_of_kafkas_protocol_has_a_row() -> None:

@@ -46,7 +46,9 @@ class MemoryCluster:
         store: MemoryStore | None = None,
         options: LedgerOptions | None = None,
         seed: int = 0,
+        kind: type[LocalBookie] = LocalBookie,
     ) -> None:
+        self._kind = kind
         self.store = store or MemoryStore()
         self.options = options or LedgerOptions()
         self.bookies: dict[BookieId, LocalBookie] = {}
@@ -83,7 +85,7 @@ class MemoryCluster:
         self, bookie: BookieId, *, writable: bool = True, labels: Labels = NOWHERE
     ) -> LocalBookie:
         """Add a bookie and register it."""
-        self.bookies[bookie] = LocalBookie(bookie)
+        self.bookies[bookie] = self._kind(bookie)
         address = BookieAddress(bookie, f"{bookie}:1", writable, labels=labels)
         registration = encode_registration(address)
         await self.session.create(bookie_path(bookie), registration)

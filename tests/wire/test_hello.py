@@ -179,7 +179,7 @@ def test_a_bookie_of_version_1_answers_without_a_hello() -> None:
 def test_a_refused_client_hears_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Although it had sent runs already, more than the buffers of a socket hold."""
 
-    def of_a_later_bookie(identity: str) -> Hello:
+    def of_a_later_bookie(identity: str, **_: object) -> Hello:
         return Hello(identity, "9.0", Speaks(7, 8))
 
     monkeypatch.setattr(run_listener, "Hello", of_a_later_bookie)

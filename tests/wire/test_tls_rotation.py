@@ -10,7 +10,7 @@ import pytest
 
 from quire.bookie import BookieAddress
 from quire.errors import ClientRefusedError, UntrustedBookieError
-from quire.ledger import remote
+from quire.ledger import freshness
 from quire.wire.identity import client_identity
 from quire.wire.tls import Contexts
 from tests.wire.certificates import Directory, contexts
@@ -20,7 +20,7 @@ from tests.wire.test_tls_ports import linked, served
 
 @pytest.fixture(autouse=True)
 def _look_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(freshness, "LOOK_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("frames", [True, False])

@@ -1,7 +1,8 @@
 """Where a bookie takes runs as plain frames, beside its gRPC port.
 
 Every connection is one stream of runs. It carries the messages and answers of the gRPC
-method `Add` (add_stream.py), without gRPC's work for each message.
+method `Add` (add_stream.py), without gRPC's work for each message. A client that offers
+`subscriptions` in its hello has a connection for these instead (subscriptions.py).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from quire.errors import ConfigurationError
 from quire.storage.serving.add_stream import AddStream, Origin, decode_runs
 from quire.storage.serving.limits import Reception, named_peer
 from quire.storage.serving.seats import Seats
+from quire.storage.serving.subscriptions import NewsStream, decode_subscriptions
 from quire.wire import bookie_pb2 as pb
 from quire.wire.framed import (
     HELLO_GREETING,
@@ -26,7 +28,15 @@ from quire.wire.framed import (
     FramedConnection,
     pack_message,
 )
-from quire.wire.hello import Hello, Refusal, decode_hello, encode_hello, judge
+from quire.wire.hello import (
+    FEATURES,
+    SUBSCRIPTIONS,
+    Hello,
+    Refusal,
+    decode_hello,
+    encode_hello,
+    judge,
+)
 from quire.wire.reads import NoMessageError
 from quire.wire.tls import Contexts
 from quire.wire.tls_layer import TlsLayer
@@ -53,10 +63,15 @@ class _Context:
     """The bookie's end of one stream over one connection."""
 
     def __init__(
-        self, connection: FramedConnection, first_seconds: float, on_first: Callable[[], None]
+        self,
+        connection: FramedConnection,
+        first_seconds: float,
+        on_first: Callable[[], None],
+        decode: Callable[[bytes], object],
     ) -> None:
         self._connection = connection
         self._on_first = on_first
+        self._decode = decode
         self._is_first = True
         self._first_seconds = first_seconds
 
@@ -68,9 +83,9 @@ class _Context:
             self._on_first()
         else:
             message = await self._connection.read()
-        return EOF if message is None else decode_runs(message)
+        return EOF if message is None else self._decode(message)
 
-    async def write(self, message: pb.AddReply, /) -> None:
+    async def write(self, message: pb.AddReply | pb.NewsReply, /) -> None:
         await self._connection.write(message.SerializeToString())
 
 
@@ -149,18 +164,23 @@ class _RunPort:
                     if self._refused >= REFUSED_MAX:
                         return
                     place.enter_context(self._refusing())
+                has_news = False
                 if connection.greeting == HELLO_GREETING:
                     client = await self._meet(connection, full)
                     if client is None:
                         return
-                    stream = client.stream
+                    stream, has_news = client.stream, SUBSCRIPTIONS in client.features
                 elif connection.peer.complaint is not None or full is not None:
                     return  # it greets as before there was TLS, and has no place for a reason
                 identity = connection.peer.identity
                 origin = Origin(named_peer(identity, connection.address), stream, owner)
                 seconds = self._reception.limits.first_message_seconds
-                context = _Context(connection, seconds, partial(self._seats.spoke, connection))
-                await AddStream(self._reception, context, identity, origin).serve()
+                spoke = partial(self._seats.spoke, connection)
+                serve, decode = (
+                    (NewsStream, decode_subscriptions) if has_news else (AddStream, decode_runs)
+                )
+                context = _Context(connection, seconds, spoke, decode)
+                await serve(self._reception, context, identity, origin).serve()
         except Exception as error:
             self._reception.failure(error)
         finally:
@@ -185,7 +205,7 @@ class _RunPort:
             message = await connection.read()
         if message is None:
             return None
-        mine = Hello(self._reception.bookie_id)
+        mine = Hello(self._reception.bookie_id, features=FEATURES)
         client: Hello | None = None
         try:
             client = decode_hello(message)
