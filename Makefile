@@ -20,6 +20,7 @@ REQUESTS ?= 20000
 ROUNDS ?= 25
 VERSIONS ?=
 PYSPARK ?= 4.0
+KILLS ?= 20
 PROMTOOL ?=
 ADVISORIES ?= pypi
 S2_VERIFICATION ?=
@@ -32,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations fuzz soak sql apache interop judges s2 netns browser picture drills bench proto format clean spec tlc docs spark metrics alerts audit
+	ablations mutations fuzz soak sql apache interop judges s2 netns browser picture drills bench proto format clean spec tlc docs spark spark-cluster metrics alerts audit
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -225,6 +226,10 @@ build/spark-$(PYSPARK)/ready.stamp: $(VENV)/python.stamp pyproject.toml
 
 spark: build/spark-$(PYSPARK)/ready.stamp ## the tests of Spark on PYSPARK=4.0, the oldest version, or another one
 	@build/spark-$(PYSPARK)/bin/python -m pytest -W ignore tests/spark
+
+spark-cluster: $(VENV)/test.stamp ## Spark on a cluster of its own: drivers, executors and jobs killed KILLS=20 times
+	@$(BIN)/python -m pytest -o timeout=1800 tests/spark/cluster_check.py
+	@$(BIN)/python -m tests.spark.kill_drivers --standalone --kills $(KILLS)
 
 netns: $(VENV)/test.stamp ## real partitions between hosts of our own; needs root and iproute2
 	@$(BIN)/python -m pytest tests/netns

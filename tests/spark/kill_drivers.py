@@ -1,6 +1,7 @@
 """Kills Spark drivers at random moments, again and again, and checks what the logs hold after all.
 
-    python -m tests.spark.kill_drivers --kills 20
+    python -m tests.spark.kill_drivers --kills 20                  # in the process of the driver
+    python -m tests.spark.kill_drivers --kills 20 --standalone     # executors, and ZooKeeper
 
 Too slow for every test run: a session takes seconds to start, and every kill costs one. Two lives,
 by turns; each driver with its JVM is a process group that gets SIGKILL, its Python workers with it.
@@ -8,7 +9,11 @@ by turns; each driver with its JVM is a process group that gets SIGKILL, its Pyt
     stream   one log is streamed into another while it is written to; the sink must have each record
              exactly once, in order
     batch    jobs with a name and a sequence are written one after the other, and workers are killed
-             before the driver is; the log must have every job whole, once, in order
+             before the driver is; the log must have every job whole, once, in order. Some jobs
+             are cancelled, and written again
+
+With `--standalone` they run on a cluster of a master and two workers, with speculation. Then the
+executors are killed, not Python processes. What the logs have is read by `plain_reader`.
 """
 
 from __future__ import annotations
@@ -19,8 +24,11 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import tempfile
+import threading
 import time
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,18 +36,45 @@ from typing import Any
 import quire.sync
 from quire.sync import SyncLocalCluster
 from tests.spark.drivers import GaveUpError, descendants, kill, start_driver, wait_for
+from tests.spark.plain_reader import read_plainly
+from tests.spark.standalone import Standalone, standalone
 
 JOB_RECORDS = 5000
 STREAM_RECORDS = 300
 ATTEMPTS_MAX = 20
+CANCELLED_EVERY = 3
+ON_CLUSTER: dict[str, Any] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.executor.memory": "512m",
+    "spark.task.maxFailures": "8",
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "50ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.1",
+}
+LOCAL = "local[2,4]"
+"""A task whose worker dies has three more attempts."""
 WORKER_KILLS_MAX = 3
 
 
-def stream(store: str, directory: Path, stop_when_done: bool) -> None:
-    """The driver of the streaming life."""
+def session(name: str, master: str) -> Any:
+    """Return a session on this machine, or on a cluster, with tasks that are run twice."""
+    from pyspark.sql import SparkSession
+
     from quire.spark.jobs import local_session
 
-    spark = local_session("kill stream", "local[2]")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # a session reads it as it begins
+    if not master.startswith("local"):
+        SparkSession.builder.master(master).config(map=ON_CLUSTER).getOrCreate()
+    return local_session(name, master)
+
+
+def stream(store: str, directory: Path, master: str, stop_when_done: bool) -> None:
+    """The driver of the streaming life."""
+    spark = session("kill stream", master)
     (directory / "ready").touch()
     source = spark.readStream.format("quire")
     source = source.options(cluster=store, log="source", maxRecordsPerTrigger=700, cursor="kill")
@@ -51,11 +86,9 @@ def stream(store: str, directory: Path, stop_when_done: bool) -> None:
     spark.stop()
 
 
-def batch(store: str, directory: Path, stop_when_done: bool) -> None:
+def batch(store: str, directory: Path, master: str, stop_when_done: bool) -> None:
     """The driver of the batch life: goes on behind the last job that it knows to be done."""
-    from quire.spark.jobs import local_session
-
-    spark = local_session("kill batch", "local[2,4]")  # a task whose worker dies has three more
+    spark = session("kill batch", master)
     (directory / "ready").touch()
     done = directory / "done"
     first = int(done.read_text()) if done.exists() else 0
@@ -65,7 +98,12 @@ def batch(store: str, directory: Path, stop_when_done: bool) -> None:
         writer = writer.mode("append").options(
             cluster=store, log="jobs", job="load", sequence=sequence
         )
+        cancels = not stop_when_done and sequence % CANCELLED_EVERY == CANCELLED_EVERY - 1
+        cancelling = threading.Timer(random.uniform(0.0, 1.0), spark.sparkContext.cancelAllJobs)
+        if cancels:
+            cancelling.start()
         save(writer)
+        cancelling.cancel()
         done.write_text(str(sequence + 1))
     spark.stop()
 
@@ -85,9 +123,12 @@ LIVES = {"stream": stream, "batch": batch}
 SINKS = {"stream": "sink", "batch": "jobs"}
 
 
-def start(life: str, store: str, directory: Path, *more: str) -> subprocess.Popen[bytes]:
-    given = ("--life", life, "--store", store, "--directory", str(directory), *more)
-    return start_driver("tests.spark.kill_drivers", *given, log=directory / f"{life}.log")
+def start(
+    life: str, store: str, directory: Path, *more: str, master: str = LOCAL
+) -> subprocess.Popen[bytes]:
+    """Start a driver."""
+    given = ("--life", life, "--store", store, "--directory", str(directory), "--master", master)
+    return start_driver("tests.spark.kill_drivers", *given, *more, log=directory / f"{life}.log")
 
 
 def kill_worker(driver: int, rng: random.Random) -> bool:
@@ -105,10 +146,7 @@ def kill_worker(driver: int, rng: random.Random) -> bool:
 
 
 def content(store: str, log: str) -> list[int]:
-    with quire.sync.connect(store) as client:
-        if log not in client.list_logs():
-            return []
-        return [int(record.payload) for record in client.read_log(log)]
+    return [int(payload) for payload in read_plainly(store, log)]
 
 
 def epoch(store: str, log: str) -> int:
@@ -123,8 +161,12 @@ def wait_for_commit(process: subprocess.Popen[bytes], log: Path, store: str, sin
     wait_for(process, log, lambda: epoch(store, sink) > before)
 
 
-def rampage(store: str, directory: Path, kills: int, rng: random.Random) -> None:
+def rampage(
+    store: str, directory: Path, kills: int, rng: random.Random, spark: Standalone | None = None
+) -> None:
+    """Kill, look, and let both lives come to their end. `spark` is the cluster that they run on."""
     written, ready = 0, directory / "ready"
+    master = LOCAL if spark is None else spark.master
     for number in range(kills):
         life = ("stream", "batch")[number % 2]
         with quire.sync.connect(store) as client, client.open_log("source") as leader:
@@ -132,7 +174,7 @@ def rampage(store: str, directory: Path, kills: int, rng: random.Random) -> None
                 leader.append_many([b"%d" % n for n in range(written, written + 10)])
                 written += 10
         ready.unlink(missing_ok=True)
-        process = start(life, store, directory)
+        process = start(life, store, directory, master=master)
         executors = 0
         with contextlib.suppress(GaveUpError):
             wait_for(process, directory / f"{life}.log", ready.exists)
@@ -140,7 +182,7 @@ def rampage(store: str, directory: Path, kills: int, rng: random.Random) -> None
                 wait_for_commit(process, directory / f"{life}.log", store, SINKS[life])
         for _ in range(WORKER_KILLS_MAX if life == "batch" else 0):
             time.sleep(rng.uniform(0.0, 2.0))
-            executors += kill_worker(process.pid, rng)
+            executors += spark.kill_executor(rng) if spark else kill_worker(process.pid, rng)
         time.sleep(rng.uniform(0.0, 3.0))
         kill(process)
         jobs = content(store, "jobs")
@@ -155,7 +197,7 @@ def rampage(store: str, directory: Path, kills: int, rng: random.Random) -> None
         )
     for life in LIVES:
         for _ in range(ATTEMPTS_MAX):
-            process = start(life, store, directory, "--finish")
+            process = start(life, store, directory, "--finish", master=master)
             with contextlib.suppress(GaveUpError):
                 wait_for(process, directory / f"{life}.log", partial(has_ended_well, process))
                 break
@@ -192,15 +234,19 @@ def main() -> None:
     parser.add_argument("--store")
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--finish", action="store_true")
+    parser.add_argument("--master", default=LOCAL)
+    parser.add_argument("--standalone", action="store_true", help="on a cluster, with ZooKeeper")
     given = parser.parse_args()
     if given.life:
-        LIVES[given.life](given.store, given.directory, given.finish)
+        LIVES[given.life](given.store, given.directory, given.master, given.finish)
         return
-    with (
-        tempfile.TemporaryDirectory(prefix="quire-kill-") as scratch,
-        SyncLocalCluster(Path(scratch) / "cluster", bookies=3) as cluster,
-    ):
-        rampage(cluster.store_uri, Path(scratch), given.kills, random.Random(given.seed))
+    zookeeper = 1 if given.standalone else None
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="quire-kill-")))
+        servers = SyncLocalCluster(scratch / "cluster", bookies=3, zookeeper=zookeeper)
+        store = stack.enter_context(servers).store_uri
+        spark = stack.enter_context(standalone(scratch / "spark")) if given.standalone else None
+        rampage(store, scratch, given.kills, random.Random(given.seed), spark)
 
 
 if __name__ == "__main__":
