@@ -24,11 +24,11 @@ from quire.storage.serving import metrics as shown
 from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.serving.metrics import BookieCollector
 from quire.storage.serving.vitals import Stage, Vitals
+from quire.testing.sim.loop import SimLoop
 from quire.wire.issuing import DAY
 from tests.alerts.drill import drill
 from tests.alerts.monitor import Monitor
 from tests.sim.disk import SimDisk
-from tests.sim.loop import SimLoop
 from tests.storage.maintenance.test_self_repair import FakeCopies, all_to
 from tests.storage.salvage_scene import entry_logs, loaded, remove, salvaged
 from tests.storage.scene import CLUSTER, KEY, SMALL, Scene, run_of
