@@ -8,7 +8,7 @@ closed. A ledger is compared soon after it was closed, and in turn:
   * otherwise by the lists of its bookies. A bookie that lacks entries is asked to fetch them.
 
 A sweep compares the outlines of all closed ledgers in turn, every ten minutes at most, and checks
-those that differ. It reads no record: the index tells what bookies must hold.
+those that differ. It reads no record: the index tells the share of each bookie.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Ledgers beside the outlines of their bookies: which need a look at the lists of entries.
 
 A list costs a request for each ledger and bookie. An outline (quire/outline.py) is three numbers, a
-thousand ledgers a request, and mostly it is enough. What a bookie must hold follows from a
-ledger's record by counting, not by walking over entries.
+thousand ledgers a request, and mostly it is enough. A bookie's share of a ledger follows from the
+record by counting, not by walking over entries.
 
 Outlines find; they prove nothing to a bookie that is to drop something: that takes lists
 (quire/repair/superfluous.py).
@@ -46,7 +46,7 @@ def owed(
     last: EntryId,
     bookie: BookieId,
 ) -> Outline:
-    """Return the outline of what a bookie must hold of a closed ledger. Pure.
+    """Return the outline of a bookie's share of a closed ledger. Pure.
 
     Args:
         replication: of the ledger.
@@ -68,7 +68,7 @@ def owed(
 
 
 def _owed_at(replication: Replication, position: int, first: EntryId, last: EntryId) -> Outline:
-    """Return the outline of what a position must hold of a fragment."""
+    """Return the outline of a position's share of a fragment."""
     size, cycle = replication.write_quorum, replication.ensemble
     count = last - first + 1
     if size == cycle:
@@ -87,7 +87,7 @@ def _owed_at(replication: Replication, position: int, first: EntryId, last: Entr
 
 
 def judge(owes: Outline, holds: Outline | None) -> Verdict:
-    """Return what a bookie's outline says beside the outline of what it must hold. Pure."""
+    """Compare a bookie's outline with the outline of its share. Pure."""
     if not owes.entries:
         return Verdict.WHOLE
     if holds is None:
