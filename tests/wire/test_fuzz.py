@@ -71,6 +71,10 @@ VALUES: dict[type, st.SearchStrategy[Any]] = {
 }
 
 
+REPEATED = frozenset({"ledgers"})
+"""Fields with several numbers."""
+
+
 @st.composite
 def altered(draw: st.DrawFn) -> tuple[str, bytes]:
     """A valid request with one field set to another value of its type."""
@@ -82,7 +86,10 @@ def altered(draw: st.DrawFn) -> tuple[str, bytes]:
     names = [name for name in part.DESCRIPTOR.fields_by_name if name != "runs"]
     name = draw(st.sampled_from(names))
     with contextlib.suppress(ValueError):  # out of the field's range: it stays as it was
-        setattr(part, name, draw(VALUES[type(getattr(part, name))]))
+        if name in REPEATED:
+            getattr(part, name)[:] = draw(st.lists(NUMBERS))
+        else:
+            setattr(part, name, draw(VALUES[type(getattr(part, name))]))
     return request.method, message.SerializeToString()
 
 
