@@ -73,7 +73,7 @@ class LedgerCatalog:
         meter: ClientMeter = SILENT_METER,
         keys: ReadKeys | None = None,
     ) -> None:
-        """`keys` are those that the links of the roster add to reads."""
+        """The links of the roster add `keys` to reads."""
         self._keys = keys or ReadKeys()
         self._records = records
         self._meter = meter
@@ -121,9 +121,9 @@ class LedgerCatalog:
             raise ConfigurationError("reads that need a password need one: give password=…")
         if read_needs_password and not self._keys.has_tls:
             raise ConfigurationError(
-                "a ledger whose reads need its password needs TLS, by which bookies prove that "
-                "they may copy its entries: give connect(tls=…), or --tls-cert, --tls-key and "
-                "--tls-ca"
+                "a password for reads needs TLS, since bookies prove by "
+                "certificates that they may copy its entries: give connect(tls=…), or --tls-cert, "
+                "--tls-key and --tls-ca"
             )
         policy = self.placement(placement)
         wanted, ensemble = await self._choose(replication or Replication(), policy)

@@ -3,7 +3,7 @@
 A ledger's handle knows its key and asks a bookie by the port `Bookie`, whose reads have no key: a
 bookie in this process needs none. The link that crosses a network adds it (remote.py).
 
-Invariant: at most `KEYS_MAX` keys are kept, those that were used last.
+Invariant: at most `KEYS_MAX` keys are kept, the last that were used.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Budget(Protocol):
     """Bytes that the other sides of all connections may make a server hold."""
 
     def hold(self, holder: Hashable, size: int, drop: Callable[[str], None], owner: str, /) -> bool:
-        """Count all bytes held for a connection now; False when there is no space for it."""
+        """Count all bytes held for a connection now; False without space for it."""
         ...
 
     def release(self, holder: Hashable, /) -> None:
@@ -67,7 +67,7 @@ class Budgets(NamedTuple):
     """The budgets of a server's connections."""
 
     unfinished: Budget
-    """Messages of which not all has come."""
+    """Messages that are not whole."""
     unread: Budget
     """Messages that the other side has not taken."""
     received: MessageSpace
@@ -243,7 +243,7 @@ class FramedConnection(asyncio.Protocol):
             self._tell_held()
 
     def _tell_held(self) -> None:
-        """Tell what is held without space: a message that is not whole, and those that wait."""
+        """Tell the bytes that have no space: of a message that is not whole, and of waiting ones."""
         if self._budgets is None:
             return
         held = self._size + self._inbox.waiting_bytes
@@ -266,7 +266,7 @@ class FramedConnection(asyncio.Protocol):
         self._parts, self._size = ([data[at:]] if at < len(data) else []), len(data) - at
         at += has_message
         if at and self._is_unfinished and self._budgets is not None:
-            self._is_unfinished = False  # what is left begins another message, with its own age
+            self._is_unfinished = False  # the rest begins another message, with its own age
             self._budgets.unfinished.release(self)
         inbox = self._inbox
         if inbox:

@@ -5,8 +5,8 @@ has come has to have space before it can be read, until the next one is read; wh
 space nothing more is taken from the other side. The space has a share for each peer, and peers get
 their turns in rotation (quire/storage/serving/quota.py).
 
-Invariants: messages are read in the order in which they came. MessageSpace is held for exactly the
-messages that can be read and the one that was read last. Not here: messages that are not whole
+Invariants: messages are read in the order in which they came. Space is held for exactly the
+messages that can be read and the last that was read. Not here: messages that are not whole
 (framed.py).
 """
 

@@ -44,7 +44,7 @@ size, before it gathers the message.
 """
 
 WINDOW_BYTES_MAX: Final = 65_535
-"""What a server holds of a message before it reads the message, at most. gRPC would let the window
+"""The most that a server holds of a message before it reads the message. gRPC would let the window
 grow to 16 MiB where the network is fast, for calls that nothing reads, too. It opens the window of
 a message that is read as far as the message needs.
 """

@@ -6,7 +6,7 @@ connection for a call, so a connection without a call is worth less than any oth
 
 * after `first_seconds` it is ended;
 * beyond the share of its peer the oldest of the peer are ended, then also the newest with calls: a
-  connection with one long poll would hold its descriptor for ever;
+  connection with one long poll would keep its descriptor;
 * beyond three quarters of all connections the oldest are ended, unless they are younger than
   `GRACE_SECONDS`: a quarter stays free for new connections.
 

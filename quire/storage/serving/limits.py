@@ -78,8 +78,8 @@ class ServiceLimits:
     unread_bytes: int = 256 * 1024 * 1024
     """Of answers that clients have not taken, on all connections: 64 of the largest."""
     received_bytes: int = 256 * 1024 * 1024
-    """Of whole messages, on all connections for runs, until their runs have begun. What has no
-    space waits, and the other side with it.
+    """Of whole messages, on all connections for runs, until their runs have begun. Others
+    wait for space, and their senders with them.
     """
     connections: int = CONNECTIONS_MAX
     """To each of the two ports, if there are enough descriptors."""
@@ -89,7 +89,7 @@ class ServiceLimits:
     """Streams of runs on all ports; each may hold one message until the bookie has room."""
     stream_bytes: int = 512 * 1024 * 1024
     """For messages of streams of runs over gRPC: each stream counts the largest of its port, since
-    gRPC tells nothing of a message until it is whole. 64 streams, where there are no plain frames.
+    gRPC tells nothing of a message until it is whole. 64 streams without plain frames.
     """
     pending_bytes: int = 256 * 1024 * 1024
     """For runs without an answer, on all streams: twelve streams at their limit."""

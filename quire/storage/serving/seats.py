@@ -2,8 +2,8 @@
 
 A stranger opens connections until none is left for clients. So connections are not worth the same:
 
-* One that has greeted and sent nothing yet makes space for others, the oldest first. A client
-  opens a connection when it has runs to send.
+* A connection that has greeted and sent nothing yet makes space for others, the
+  oldest first. A client opens a connection when it has runs to send.
 * A peer has its share of the places.
 * The last eighth of them is for peers with few connections: a client has one or two to a bookie.
 
@@ -48,7 +48,7 @@ class Seats(Generic[H]):
         self._reserved = size // RESERVED
         self._owners: dict[H, str] = {}
         self._silent: dict[str, dict[H, None]] = {}
-        """By peer, those that have sent nothing, oldest first."""
+        """By peer, connections that have sent nothing, oldest first."""
         self._held: Counter[str] = Counter()
 
     def __len__(self) -> int:
