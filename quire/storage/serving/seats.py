@@ -103,6 +103,6 @@ class Seats(Generic[H]):
         has many, else of the peer that has most.
         """
         greedy = owner
-        if self._held[owner] < FEW:
+        if self._held[owner] < min(FEW, self._peer_max):
             greedy = max(self._silent, key=self._held.__getitem__, default=owner)
         return next(iter(self._silent.get(greedy, ())), None)
