@@ -243,7 +243,7 @@ class FramedConnection(asyncio.Protocol):
             self._tell_held()
 
     def _tell_held(self) -> None:
-        """Tell the bytes that have no space: of a message that is not whole, and of waiting ones."""
+        """Tell the bytes without space: of a message that is not whole, and of waiting ones."""
         if self._budgets is None:
             return
         held = self._size + self._inbox.waiting_bytes
