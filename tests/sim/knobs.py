@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 from unittest.mock import patch
 
-from quire.ledger import ids, recent, recovery, run_stream, tail
+from quire.ledger import ids, news_link, pushed, recent, recovery, run_stream, tail
 from quire.log.cold import parquet
 from quire.log.leader import pipeline
 from quire.log.maintenance import page_sweep
@@ -25,7 +25,8 @@ from quire.storage.disk import partial_read
 from quire.storage.entries import doubtful, entry_files, file_set
 from quire.storage.identity import heart, wish_watch
 from quire.storage.maintenance import garbage, scrub
-from quire.storage.serving import births, obedient
+from quire.storage.serving import births, obedient, subscriptions
+from quire.wire.news import NEWS_BYTES_MAX, PARTS_MAX
 from quire.wire.transport import BATCH_BYTES_MAX
 
 KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
@@ -61,6 +62,11 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (healing, "LOOK_SECONDS", (0.3, healing.LOOK_SECONDS)),
     (healing, "AT_ONCE", (1, healing.AT_ONCE)),
     (recent, "RECENT_BYTES_MAX", (1, 500, recent.RECENT_BYTES_MAX)),
+    (news_link, "CREDIT_BYTES", (1, 1000, news_link.CREDIT_BYTES)),
+    (news_link, "PARTS_MAX", (1, PARTS_MAX)),
+    (news_link, "LEFT_ALONE_SECONDS", (0.1, news_link.LEFT_ALONE_SECONDS)),
+    (subscriptions, "NEWS_BYTES_MAX", (1, 200, NEWS_BYTES_MAX)),
+    (pushed, "PUSHED_BYTES_MAX", (1, 500, pushed.PUSHED_BYTES_MAX)),
 )
 """Module, name, and the values to draw from."""
 

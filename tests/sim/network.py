@@ -5,8 +5,8 @@ other side runs as a task of the server's process, so it dies with that process,
 the client stops waiting. What may happen to a request, may happen to its answer: an answer can be
 lost after the work was done.
 
-Runs and explicit LACs travel on a `Connection`, first in, first out, between production's two ends
-of a stream (streams.py). Other requests are independent (`Exchange`).
+Runs and explicit LACs travel on a `Connection`, news on a `NewsConnection`, first in, first out,
+between production's two ends of a stream (streams.py). Other requests are independent (`Exchange`).
 
 Not here: which faults happen when (faults.py), what answers mean (watch.py).
 """
@@ -31,13 +31,15 @@ from quire.bookie import (
 )
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieUnavailableError, QuireError
+from quire.ledger.news_link import NewsLink
 from quire.ledger.run_stream import RunStream
+from quire.ledger.subscription import Subscription
 from quire.outline import Outline
 from quire.storage.serving.limits import Reception, ServiceLimits
 from quire.testing.sim.loop import SimLoop
 from quire.testing.sim.process import Incarnation
 from quire.wire.adds import encode_lac, encode_run
-from tests.sim.streams import Connection, reception_of
+from tests.sim.streams import Connection, NewsConnection, reception_of
 from tests.sim.wire import carry_answer, carry_request
 
 DEADLINE: Final = 3.0
@@ -134,6 +136,8 @@ class Network:
     links: list[SimLink] = field(default_factory=list)
     limits: ServiceLimits = field(default_factory=ServiceLimits)
     """Of every server."""
+    pushes: Callable[[str], bool] = lambda _: True
+    """Whether the bookie of a host serves subscriptions."""
     log: Callable[[str, str], None] | None = None
     """Told (who, what) of every message when a trace is wanted."""
 
@@ -167,7 +171,7 @@ class Network:
         return self.loop.call_later(delay, callback, *args, context=self.loop.root.context)
 
     def break_streams(self, host: str) -> None:
-        """Reset every connection for runs to a host."""
+        """Reset every connection for runs or news to a host."""
         for link in self.links:
             if link.host.name == host:
                 link.reset("connection reset")
@@ -299,6 +303,8 @@ class SimLink:
         self.host = host
         self._connection: Connection | None = None
         self._stream: RunStream | None = None
+        self._news = NewsLink(bookie, self._open_news, DEADLINE)
+        self._news_connection: NewsConnection | None = None
 
     def add(
         self,
@@ -345,6 +351,15 @@ class SimLink:
         tail: LedgerTail = await Exchange(self, "wait_tail", args).run(timeout + DEADLINE)
         return tail
 
+    async def subscribe(
+        self, ledger: LedgerId, above: EntryId, first: EntryId, quiet: float
+    ) -> Subscription | None:
+        return await self._news.subscribe(ledger, above, first, quiet)
+
+    def _open_news(self) -> NewsConnection:
+        self._news_connection = NewsConnection(self)
+        return self._news_connection
+
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         await self._open_stream().submit(encode_lac(ledger, key, packet))
 
@@ -379,11 +394,13 @@ class SimLink:
     async def close(self) -> None:
         if self._stream is not None:
             await self._stream.close()
+        await self._news.close()
 
     def reset(self, reason: str) -> None:
-        """Break the connection for runs, if there is one."""
-        if self._connection is not None:
-            self._connection.break_off(reason)
+        """Break the connections for runs and news, if there are some."""
+        for connection in (self._connection, self._news_connection):
+            if connection is not None:
+                connection.break_off(reason)
 
     async def _ask(self, method: str, **args: Any) -> Any:
         return await Exchange(self, method, args).run(DEADLINE)

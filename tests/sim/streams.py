@@ -1,10 +1,12 @@
-"""The connections on which runs travel: in order, until they break.
+"""The connections on which runs and news travel: in order, until they break.
 
-At both ends is production's code: a `RunStream` of the client, an `AddStream` of the bookie. What
-is simulated is what lies between them (`RunCall`, `RunContext`): bytes that arrive in the order
-they were sent, each way. When a connection breaks the client hears of it at once; a random
-beginning of what was under way still reaches the server, which had it in its buffers, and then that
-hears of it too. A new connection may overtake the old one's rest.
+At both ends is production's code: a `RunStream` of the client and an `AddStream` of the bookie, or
+a `NewsFeed` and a `NewsStream`. What is simulated is what lies between them (`RunCall`, `NewsCall`
+and the contexts of the bookie): bytes that arrive in the order they were sent, each way.
+
+When a connection breaks the client hears of it at once; a random beginning of what was under way
+still reaches the server, which had it in its buffers, and then that hears of it too. A new
+connection may overtake the old one's rest.
 """
 
 from __future__ import annotations
@@ -16,15 +18,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from quire.bookie import Bookie
-from quire.entry import LedgerId
+from quire.bookie import READ_BYTES_MAX, Bookie, LedgerTail, Stride
+from quire.entry import EntryId, LedgerId
+from quire.errors import BookieUnavailableError
 from quire.storage.serving.add_stream import AddStream
 from quire.storage.serving.limits import Reception, ServiceLimits
+from quire.storage.serving.subscriptions import NewsStream, decode_subscriptions
 from quire.testing.sim.process import Incarnation
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import decode_reply
+from quire.wire.news import cost_of, decode_news_reply
 from quire.wire.run_calls import StreamOverError
 from quire.wire.transport import EOF
+from tests.sim.history import Violation
 
 if TYPE_CHECKING:
     from tests.sim.network import Host, Network, SimLink
@@ -101,12 +107,14 @@ class Connection:
 
     async def read(self) -> pb.AddReply | None:
         """See `RunCall.read`."""
+        message = await self.message()
+        return None if message is None else decode_reply(message)
+
+    async def message(self) -> bytes | None:
         message = await self._replies.get()
-        if message is not OVER:
-            return decode_reply(message)
-        if self._broken is not None:
+        if message is OVER and self._broken is not None:
             raise StreamOverError(self._broken)
-        return None
+        return message
 
     @property
     def end(self) -> None:
@@ -142,7 +150,7 @@ class Connection:
             if self._serving is None:
                 assert self._life is not None
                 reception = host.reception(self._network, self._link.bookie)
-                self._serving = self._life.spawn(self._serve(reception), name="stream of runs")
+                self._serving = self._life.spawn(self._serve(reception), name="stream")
                 host.streams.append(self._serving)
 
     async def _serve(self, reception: Reception) -> None:
@@ -151,10 +159,12 @@ class Connection:
         self._back.send(OVER)
 
     async def next_request(self) -> Any:
-        message = await self._requests.get()
-        return pb.AddRequest.FromString(message)
+        return pb.AddRequest.FromString(await self.request())
 
-    def answer(self, reply: pb.AddReply) -> None:
+    async def request(self) -> bytes:
+        return await self._requests.get()
+
+    def answer(self, reply: pb.AddReply | pb.NewsReply) -> None:
         """Send an answer. To a client that is gone, of which the server has not heard yet, it is
         sent in vain.
         """
@@ -163,8 +173,60 @@ class Connection:
             self._weather("answer lost")
 
 
+class NewsConnection(Connection):
+    """One connection for subscriptions. The client's end of it: implements `NewsCall`.
+
+    It keeps the account of each subscription a third time, beside the two ends.
+    """
+
+    def __init__(self, link: SimLink) -> None:
+        super().__init__(link)
+        self._accounts: dict[int, int] = {}
+
+    async def is_offered(self) -> bool:
+        """See `NewsCall.is_offered`. Hellos are exchanged first."""
+        network, link = self._network, self._link
+        await asyncio.sleep(network.delay() + network.delay())
+        if not link.host.is_up or network.is_cut(link.client.name, link.host.name):
+            raise StreamOverError("connection refused")
+        return network.pushes(link.host.name)
+
+    async def read(self) -> Any:
+        """See `NewsCall.read`."""
+        message = await self.message()
+        return None if message is None else decode_news_reply(message)
+
+    async def _serve(self, reception: Reception) -> None:
+        await NewsStream(reception, _ServerEnd(self)).serve()
+        self._back.send(OVER)
+
+    async def next_request(self) -> Any:
+        request = decode_subscriptions(await self.request())
+        for asked in request.subscribe:
+            self._accounts[asked.subscription] = asked.bytes
+        for credit in request.credit:
+            self._accounts[credit.subscription] += credit.bytes
+        return request
+
+    def answer(self, reply: pb.AddReply | pb.NewsReply) -> None:
+        """Look at the account, and send."""
+        assert isinstance(reply, pb.NewsReply)
+        for news in reply.news:
+            if not news.HasField("failure"):
+                self._network.counters["news"] += 1
+                self._spend(news)
+        super().answer(reply)
+
+    def _spend(self, news: pb.News) -> None:
+        left = self._accounts[news.subscription]
+        if left <= 0:
+            text = f"{self._link.host.name} sends {cost_of(news)} bytes of news, with {left} left"
+            self._network.loop.fail(Violation("U3 a bookie keeps within its credit", text))
+        self._accounts[news.subscription] = left - cost_of(news)
+
+
 class _ServerEnd:
-    """Implements `RunContext`."""
+    """Implements `RunContext` and `NewsContext`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -175,7 +237,7 @@ class _ServerEnd:
         assert request is not EOF
         return request
 
-    async def write(self, message: pb.AddReply, /) -> None:
+    async def write(self, message: pb.AddReply | pb.NewsReply, /) -> None:
         """See `RunContext.write`."""
         self._connection.answer(message)
 
@@ -213,9 +275,37 @@ class WatchedBookie:
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         """See `Bookie.write_lac`."""
         args = {"ledger": ledger, "key": key, "packet": packet}
-        outcome = await self._network.serve(self._host, "write_lac", args)
+        await self._asked("write_lac", args)
+
+    async def read(
+        self,
+        ledger: LedgerId,
+        first: EntryId,
+        last: EntryId,
+        *,
+        fence_key: bytes | None = None,
+        bytes_max: int = READ_BYTES_MAX,
+        stride: Stride | None = None,
+    ) -> bytes:
+        """See `Bookie.read`."""
+        args: dict[str, Any] = {"ledger": ledger, "first": first, "last": last}
+        args |= {"fence_key": fence_key, "bytes_max": bytes_max}
+        run: bytes = await self._asked("read", args)
+        return run
+
+    async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
+        """See `Bookie.wait_tail`."""
+        args = {"ledger": ledger, "above": above, "timeout": timeout}
+        tail: LedgerTail = await self._asked("wait_tail", args)
+        return tail
+
+    async def _asked(self, method: str, args: dict[str, Any]) -> Any:
+        outcome = await self._network.serve(self._host, method, args)
+        if isinstance(outcome, OSError):
+            raise BookieUnavailableError(self._host.name, "internal error") from outcome
         if isinstance(outcome, Exception):
             raise outcome
+        return outcome
 
     def _added(self, token: object, args: dict[str, Any], adding: asyncio.Future[None]) -> None:
         if adding.cancelled():
@@ -231,6 +321,17 @@ def draw_limits(rng: random.Random) -> ServiceLimits:
         runs_per_stream=rng.choice([1, 2, 5, usual.runs_per_stream]),
         bytes_per_stream=rng.choice([1, 1000, usual.bytes_per_stream]),
     )
+
+
+def draw_pushing(rng: random.Random) -> Callable[[str], bool]:
+    """Draw which bookies push news. Others are of before, and are asked."""
+    share = rng.choice([0.0, 0.5, 1.0, 1.0, 1.0])
+    drawn: dict[str, bool] = {}
+
+    def pushes(name: str) -> bool:
+        return drawn.setdefault(name, rng.random() < share)
+
+    return pushes
 
 
 def reception_of(

@@ -1,10 +1,13 @@
-"""Safeguards of followers that share a tail."""
+"""Safeguards of followers that share a tail, and of subscriptions."""
 
 from __future__ import annotations
 
-from quire.entry import Entry, EntryId
+from quire.entry import ENTRY_MAX, Entry, EntryId
 from quire.ledger.following import SharedTail, _Place
+from quire.ledger.news_link import PushedTail
+from quire.ledger.pushed import PushedEntries
 from quire.ledger.recent import RecentEntries
+from quire.storage.serving.subscriptions import Place
 from tests.sim.ablations.patch import Patch
 
 
@@ -25,3 +28,23 @@ def take_the_tail_anywhere() -> list[Patch]:
         await kept(self, place)
 
     return [(SharedTail, "wait", wait)]
+
+
+def deliver_what_is_pushed() -> list[Patch]:
+    kept = PushedEntries.take
+
+    def take(self: PushedEntries, first: EntryId, confirmed: EntryId) -> list[Entry]:
+        return kept(self, first, ENTRY_MAX)
+
+    return [(PushedEntries, "take", take)]
+
+
+def keep_what_is_over() -> list[Patch]:
+    return [(PushedTail, "is_over", False)]
+
+
+def push_without_credit() -> list[Patch]:
+    async def funded(self: Place) -> None:
+        self.account.left = max(self.account.left, 1000)
+
+    return [(Place, "funded", funded)]

@@ -111,6 +111,15 @@ LEDGER: Final = (
         "ledger",
         following.take_the_tail_anywhere,
     ),
+    Ablation("a pushed entry waits for its LAC", "ledger", following.deliver_what_is_pushed),
+    Ablation(
+        "a subscription that is over is made anew",
+        "ledger",
+        following.keep_what_is_over,
+        "rare: a ledger that is closed is read to its end all the same; "
+        "tests/ledger/test_subscribing.py has it",
+    ),
+    Ablation("a bookie pushes against credit", "ledger", following.push_without_credit),
     Ablation("numbered entries wait for those before them", "numbered", writing.send_over_a_gap),
     Ablation("an entry id is taken once", "numbered", writing.take_an_id_again),
     Ablation(
