@@ -58,7 +58,7 @@ STREAM: Final = frozenset({"bookie", "first", "runs"})
 """The fields of the messages that carry runs."""
 
 SUBSCRIBE: Final = Row(
-    READ, frozenset({"subscription", "ledger", "above", "first", "bytes", "quiet_ms"})
+    READ, frozenset({"subscription", "ledger", "above", "first", "bytes", "quiet_ms", "key"})
 )
 """One subscription, in plain frames. It is judged again before all news."""
 
