@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import tracemalloc
 
@@ -139,11 +140,19 @@ def test_rows_in_vain_do_not_pile_up() -> None:
 
 
 def left_by_entry(metadata: LedgerMetadata, lost: set[str]) -> int:
-    """Copies left of the entry with the fewest, counted entry by entry."""
-    last = metadata.last_entry
+    """Copies left of the entry with the fewest, counted entry by entry.
+
+    Write sets of a fragment repeat themselves, so its first entries have all of them.
+    """
+    last, ensemble = metadata.last_entry, metadata.replication.ensemble
     assert last is not None
+    firsts = [range(each.first, each.first + ensemble) for each in metadata.fragments]
     return min(
-        (len(set(metadata.write_set(entry)) - lost) for entry in range(last + 1)),
+        (
+            len(set(metadata.write_set(entry)) - lost)
+            for entry in itertools.chain(*firsts)
+            if entry <= last
+        ),
         default=metadata.replication.write_quorum,
     )
 
