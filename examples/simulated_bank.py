@@ -1,7 +1,4 @@
-"""A bank under simulation: tellers are replicas of a service, customers repeat until they know.
-
-python -m quire.testing.sim examples.simulated_bank:scenario --seeds 1000
-"""
+"""A bank under simulation: tellers are replicas of a service, customers repeat until they know."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from quire.errors import QuireError, RetryError
 from quire.service import Applied, Role, ServiceOptions
 from quire.testing.sim import SimMachine, World
 
-TELLERS, CUSTOMERS, ORDERS = 3, 2, 20
-OPENING = 100
+TELLERS, CUSTOMERS, ORDERS, OPENING = 3, 2, 20, 100
+OPTIONS = ServiceOptions(snapshot_records=2)
 
 
 class Bank:
@@ -40,26 +37,26 @@ class Bank:
 
 async def teller(machine: SimMachine) -> None:
     bank = Bank()
-    async with quire.connect(machine.world.store_uri) as client:
-        options = ServiceOptions(snapshot_records=2)
-        async with client.service("bank", bank, candidate=machine.name, options=options) as service:
+    async with (
+        quire.connect(machine.world.store_uri) as client,
+        client.service("bank", bank, machine.name, options=OPTIONS) as service,
+    ):
 
-            async def answer(request: str | list[str]) -> int:
-                if isinstance(request, list):
-                    return await service.submit(json.dumps(request).encode())
-                await service.barrier()  # what was answered before is seen
-                return bank.balances.get(request, OPENING)
+        async def answer(request: str | list[str]) -> int:
+            if isinstance(request, list):
+                return await service.submit(json.dumps(request).encode())
+            await service.barrier()  # what was answered before is seen
+            return bank.balances.get(request, OPENING)
 
-            machine.serve(answer)
-            await service.wait_role(Role.STOPPED)
+        machine.serve(answer)
+        await service.wait_role(Role.STOPPED)
 
 
 async def ask(machine: SimMachine, request: str | list[str]) -> int:
-    """Ask tellers until one answers."""
-    while True:
+    while True:  # until a teller answers
         try:
-            name = f"teller-{machine.random.randrange(TELLERS)}"
-            return int(await machine.call(name, request, seconds=1))
+            number = machine.random.randrange(TELLERS)
+            return int(await machine.call(f"teller-{number}", request, seconds=1))
         except (QuireError, OSError, TimeoutError):
             await asyncio.sleep(0.1)
 
@@ -68,9 +65,8 @@ async def customer(machine: SimMachine) -> None:
     for number in range(machine.disk.get("done", 0), ORDERS):
         await ask(machine, [f"{machine.name}-{number}", machine.name])
         machine.disk["done"] = number + 1
-        balance = await ask(machine, machine.name)
-        expected = OPENING - number - 1
-        machine.world.require(balance == expected, f"{machine.name} has {balance}, not {expected}")
+        is_right = (balance := await ask(machine, machine.name)) == OPENING - number - 1
+        machine.world.require(is_right, f"{machine.name} has {balance} after {number + 1} orders")
 
 
 async def scenario(world: World) -> None:

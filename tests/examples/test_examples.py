@@ -32,8 +32,8 @@ def test_an_example_is_short(example: Path) -> None:
     assert len(example.read_text(encoding="utf-8").splitlines()) < 80
 
 
-def test_there_are_four_examples() -> None:
-    assert len(EXAMPLES) == 4
+def test_there_are_five_examples() -> None:
+    assert len(EXAMPLES) == 5
 
 
 def test_balances_survive_the_process_and_a_bookie(cluster: MemoryCluster) -> None:

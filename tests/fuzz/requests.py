@@ -68,7 +68,11 @@ def _alter(message: Message, rng: random.Random) -> bytes:
         part = rng.choice(list(changed.runs))
     name = rng.choice([each for each in part.DESCRIPTOR.fields_by_name if each != "runs"])
     with suppress(ValueError):  # out of the field's range: it stays as it was
-        setattr(part, name, VALUES[type(getattr(part, name))](rng))
+        found = getattr(part, name)
+        if name == "ledgers":  # a field with several numbers
+            found[:] = [VALUES[int](rng) for _ in range(rng.randrange(5))]
+        else:
+            setattr(part, name, VALUES[type(found)](rng))
     return changed.SerializeToString()
 
 
