@@ -41,11 +41,13 @@ def _freeze() -> None:
     if _runs == 0:
         gc.collect()
         gc.freeze()
-        atexit.register(_collect_quietly)
+        atexit.register(collect_quietly)
 
 
-def _collect_quietly() -> None:
-    """Let nothing of the last runs end in the interpreter's own last moments."""
+def collect_quietly() -> None:
+    """End what is left of the last runs now: not in a later test, nor in the interpreter's own last
+    moments.
+    """
     with warnings.catch_warnings(), last_words_ignored():
         warnings.simplefilter("ignore", RuntimeWarning)
         gc.collect()

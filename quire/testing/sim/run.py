@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from quire.testing.sim.ending import undisturbed
+from quire.testing.sim.ending import collect_quietly, undisturbed
 from quire.testing.sim.inside import chance_and_time
 from quire.testing.sim.loop import new_loop
 from quire.testing.sim.policy import Policy
@@ -94,7 +94,10 @@ def run(
         finally:
             world.cluster.close()
         trace, steps, seconds = loop.trace.digest(), loop.steps, loop.time()
-    return SimRun(seed, error, trace, tuple(world.events), world.faults, seconds, steps)
+    ended = SimRun(seed, error, trace, tuple(world.events), world.faults, seconds, steps)
+    del world, loop
+    collect_quietly()
+    return ended
 
 
 async def _play(scenario: Scenario, world: World) -> None:
