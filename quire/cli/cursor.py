@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 import click
 
@@ -16,6 +17,14 @@ from quire.log.records.position import Position
 
 _log = click.argument("log_name", metavar="LOG")
 _cursor = click.argument("name", metavar="CURSOR")
+_to = partial(
+    click.option,
+    "--to",
+    "position",
+    type=parse_offset,
+    metavar="POSITION",
+    help="Where: segment.entry.slot, an offset, beginning or latest.",
+)
 
 
 @click.group(short_help="Named places in a log, kept for its consumers.")
@@ -59,15 +68,7 @@ async def _fields(found: Cursor) -> dict[str, Value]:
 @cursor.command(short_help="Create a cursor, or move it forward.")
 @_log
 @_cursor
-@click.option(
-    "--to",
-    "position",
-    type=parse_offset,
-    metavar="POSITION",
-    default="beginning",
-    show_default=True,
-    help="Where: segment.entry.slot, an offset, beginning or latest.",
-)
+@_to(default="beginning", show_default=True)
 @password_option
 @with_settings
 def advance(
@@ -94,14 +95,7 @@ async def _advance(
 @cursor.command(short_help="Put a cursor at any place, also back.")
 @_log
 @_cursor
-@click.option(
-    "--to",
-    "position",
-    type=parse_offset,
-    metavar="POSITION",
-    required=True,
-    help="Where: segment.entry.slot, an offset, beginning or latest.",
-)
+@_to(required=True)
 @password_option
 @with_settings
 def reset(
