@@ -18,6 +18,7 @@ JAR ?= build/tlc/tla2tools.jar
 RUNS ?= 1000
 REQUESTS ?= 20000
 ROUNDS ?= 25
+COUNT ?= 3
 VERSIONS ?=
 PYSPARK ?= 4.0
 KILLS ?= 20
@@ -33,10 +34,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations fuzz soak sql apache interop judges s2 netns browser picture drills bench proto format clean spec tlc docs spark spark-cluster metrics alerts audit
+	ablations mutations fuzz soak sql apache interop judges s2 netns browser picture drills bench bench-peers bench-quick proto format clean spec tlc docs spark spark-cluster metrics alerts audit
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 # --- installation: one stamp per level, so that the demo does not wait for Spark -------------------
 
@@ -250,6 +251,12 @@ picture: $(VENV)/browser.stamp ## draw docs/console.png, the picture of the READ
 
 bench: $(VENV)/core.stamp ## throughput and latency of real processes beside the machine's raw limits
 	@$(BIN)/quire bench
+
+bench-peers: $(VENV)/test.stamp apache ## beside Apache BookKeeper and Kafka, in one run; renews the record and the plot. COUNT=n rounds
+	@$(BIN)/python -m benchmarks.peers --rounds $(COUNT) --json benchmarks/peers/record.json --plot docs/peers.svg
+
+bench-quick: $(VENV)/test.stamp apache ## the same in short rounds; names the ratios that fell since the record
+	@$(BIN)/python -m benchmarks.peers --rounds 2 --seconds 1.5 --against benchmarks/peers/record.json
 
 proto: $(VENV)/dev.stamp ## regenerate quire/wire/bookie_pb2*.py
 	@$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. quire/wire/bookie.proto

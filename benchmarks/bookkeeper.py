@@ -51,8 +51,8 @@ class Java:
 
     async def append(self, flight: int, seconds: float) -> tuple[Took, int]:
         """Append to a new ledger; what it took, and the ledger."""
-        words = ("append", ENTRY_BYTES, flight, round(seconds * 1000))
-        count, nanos, work, ledger = await self._ask(*words)
+        words = ("append", ENTRY_BYTES, flight, round(seconds * 1000), 1)
+        count, nanos, work, ledger, _, _ = await self._ask(*words)
         return Took(1e9 * count / nanos, work / count / 1e3), int(ledger)
 
     async def read(self, ledger: int) -> Took:

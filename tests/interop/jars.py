@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from quire.cluster.zookeeper.java import find_jars, find_java
@@ -32,6 +33,7 @@ BESIDE = ("org.apache.logging.log4j", "log4j-api", "2.18.0")
 KINDS = ("jar", "bundle", "nar")
 """Kinds of artifact that are jars: some of BookKeeper's own are published as nar."""
 
+Artifact = tuple[str, str, str]
 JANINO = "org.codehaus.janino.SimpleCompiler"
 
 
@@ -44,19 +46,33 @@ def install(version: str = NEWEST, cache: Path = CACHE) -> Path:
 
     Raises `JarsMissingError`, `ConfigurationError` without Java or PySpark.
     """
-    place = cache / version
+    wanted = (("org.apache.bookkeeper", "bookkeeper-server", version), BESIDE)
+    return install_artifacts(f"Apache BookKeeper {version}", wanted, cache / version)
+
+
+def install_artifacts(name: str, wanted: Iterable[Artifact], place: Path) -> Path:
+    """Return the directory of the jars of some artifacts and all that they need.
+
+    Args:
+        name: What messages call them.
+        wanted: Organisation, name and revision of each.
+        place: A directory of their own, whose jars are kept.
+
+    Raises:
+        JarsMissingError: They cannot be had.
+        ConfigurationError: Java or PySpark is missing.
+    """
     jars, done = place / "lib", place / "installed"
     if not done.is_file():
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        print(f"installing Apache BookKeeper {version} into {place}", flush=True)
-        _retrieve(version, jars)
+        print(f"installing {name} into {place}", flush=True)
+        _retrieve(name, wanted, jars)
         done.touch()
     return jars
 
 
-def _retrieve(version: str, jars: Path) -> None:
-    wanted = (("org.apache.bookkeeper", "bookkeeper-server", version), BESIDE)
+def _retrieve(name: str, wanted: Iterable[Artifact], jars: Path) -> None:
     ivy = jars.parent / "ivy.xml"
     ivy.write_text(WANTED.format("".join(DEPENDENCY.format(*each) for each in wanted)))
     command = (
@@ -68,14 +84,14 @@ def _retrieve(version: str, jars: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise JarsMissingError(
-            f"Apache BookKeeper {version} did not come within {INSTALL_SECONDS:g} s: these tests "
+            f"{name} did not come within {INSTALL_SECONDS:g} s: these tests "
             "need Maven Central, or jars that Ivy has in its cache (~/.ivy2)"
         ) from error
     said = done.stdout + done.stderr
     if done.returncode or "UNRESOLVED DEPENDENCIES" in said or "FAILED DOWNLOADS" in said:
         lines = [line for line in said.splitlines() if line.strip()]
         raise JarsMissingError(
-            f"Ivy cannot get Apache BookKeeper {version}: these tests need Maven Central, or jars "
+            f"Ivy cannot get {name}: these tests need Maven Central, or jars "
             "that Ivy has in its cache (~/.ivy2). It says:\n" + "\n".join(lines[-20:])
         )
 

@@ -7,8 +7,9 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from quire.cluster.zookeeper.java import find_java
@@ -33,13 +34,38 @@ def free_port() -> int:
         return port
 
 
+def wait_for_port(port: int, directory: Path) -> None:
+    """Return when a port listens. Raises `TimeoutError`, which names the directory of the logs."""
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1.0).close()
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+    raise TimeoutError(f"port {port} does not listen: see the logs in {directory}")
+
+
 class ApacheServers:
     """`with ApacheServers(...)`: started. `kill`, `stop`, `go_on`, `start` concern one bookie."""
 
     def __init__(
-        self, directory: Path, jars: Path, storage: str, bookies: int = 4, *, thorough: bool = False
+        self,
+        directory: Path,
+        jars: Path,
+        storage: str,
+        bookies: int = 4,
+        *,
+        thorough: bool = False,
+        settings: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
-        """Take `thorough` for servers that are measured: Java then compiles as by default."""
+        """Take `thorough` for servers that are measured: Java then compiles as by default.
+
+        `settings` of the bookies stand beside, or instead of, those of the tests.
+        """
+        self._settings = settings
+        self._thorough = thorough
         self._flags = () if thorough else ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         self.directory = directory
         self.jars = jars
@@ -82,7 +108,7 @@ class ApacheServers:
             for name in self.bookies:
                 self._launch(name)
             for port in self.bookies.values():
-                self._wait(port)
+                wait_for_port(port, self.directory)
         except BaseException:
             self._end()
             raise
@@ -100,7 +126,7 @@ class ApacheServers:
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
         self._begin("zookeeper", self.java(main, str(config)))
-        self._wait(self.port)
+        wait_for_port(self.port, self.directory)
 
     def _configure(self, name: str, port: int) -> Path:
         lines = {
@@ -121,6 +147,7 @@ class ApacheServers:
             "journalMaxBackups": 0,
             "diskUsageThreshold": 0.99,
             "diskUsageWarnThreshold": 0.98,
+            **self._settings,
         }
         for each in ("journal", "ledgers"):
             (self.directory / name / each).mkdir(parents=True, exist_ok=True)
@@ -130,7 +157,7 @@ class ApacheServers:
 
     def _launch(self, name: str) -> None:
         config = self._configure(name, self.bookies[name])
-        heap = ("-Xmx160m", "-XX:MaxDirectMemorySize=256m")
+        heap = ("-Xmx1g" if self._thorough else "-Xmx160m", "-XX:MaxDirectMemorySize=256m")
         command = self.java("org.apache.bookkeeper.server.Main", "--conf", str(config))
         self._begin(name, [command[0], *heap, *command[1:]])
 
@@ -138,16 +165,9 @@ class ApacheServers:
         with (self.directory / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
 
-    def _wait(self, port: int) -> None:
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1.0).close()
-            except OSError:
-                time.sleep(0.2)
-            else:
-                return
-        raise TimeoutError(f"port {port} does not listen: see the logs in {self.directory}")
+    def pids(self) -> list[int]:
+        """Return the pids of the bookies."""
+        return [self._processes[name].pid for name in self.bookies]
 
     def kill(self, bookie: str) -> None:
         """End a bookie as a crash would."""
@@ -157,7 +177,7 @@ class ApacheServers:
     def start(self, bookie: str) -> None:
         """Start a bookie that was killed; ZooKeeper has forgotten it by then."""
         self._launch(bookie)
-        self._wait(self.bookies[bookie])
+        wait_for_port(self.bookies[bookie], self.directory)
 
     def ensure(self, bookie: str) -> None:
         """Start a bookie unless it runs."""
@@ -185,30 +205,22 @@ class ApacheServers:
         self._end()
 
 
-class JavaClient:
-    """Apache's client in a process of its own; a command's answer, or `JavaError`."""
+class JavaProgram:
+    """A program that says `ready` and then answers commands; an answer, or `JavaError`."""
 
-    def __init__(
-        self,
-        servers: ApacheServers,
-        protocol: str = "v3",
-        seconds: int = 3,
-        source: Path = SOURCE,
-    ) -> None:
-        """Start it from its source; `seconds` is the limit of its requests to bookies."""
-        words = (servers.metadata, protocol, str(seconds))
-        command = servers.java(JANINO, str(source), source.stem, *words)
-        log = (servers.directory / "java.log").open("ab")
+    def __init__(self, command: list[str], log: Path) -> None:
+        """Start it, and wait until it is ready. Its standard error goes to `log`."""
+        self._log = log
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self._process = subprocess.Popen(command, **pipes, stderr=log, text=True)  # type: ignore[call-overload]
-        log.close()
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(command, **pipes, stderr=errors, text=True)  # type: ignore[call-overload]
         self._read_until("ready")
 
     def _read_until(self, *words: str) -> str:
         for line in self._process.stdout:
             if line.split(" ")[0].strip() in words:
                 return str(line).strip()
-        raise JavaError("the process ended: see java.log")
+        raise JavaError(f"the process ended: see {self._log.name}")
 
     def ask(self, *words: object) -> str:
         self._process.stdin.write(" ".join(map(str, words)) + "\n")
@@ -227,6 +239,22 @@ class JavaClient:
         self._process.stdin.close()
         self._process.wait(30)
         self._process.stdout.close()
+
+
+class JavaClient(JavaProgram):
+    """Apache's client in a process of its own."""
+
+    def __init__(
+        self,
+        servers: ApacheServers,
+        protocol: str = "v3",
+        seconds: int = 3,
+        source: Path = SOURCE,
+    ) -> None:
+        """Start it from its source; `seconds` is the limit of its requests to bookies."""
+        words = (servers.metadata, protocol, str(seconds))
+        command = servers.java(JANINO, str(source), source.stem, *words)
+        super().__init__(command, servers.directory / "java.log")
 
 
 class JavaError(Exception):

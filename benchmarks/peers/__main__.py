@@ -1,0 +1,169 @@
+"""quire beside its peers, in one run.
+
+    python -m benchmarks.peers [--rounds 3] [--seconds 3] [--peers quire,BookKeeper,Kafka]
+        [--only 'ledger: 1 KiB'] [--json FILE] [--plot FILE] [--against FILE]
+
+All servers run all the time, and take turns: in a round each workload is run by each peer that has
+its kind, in another order each round. Java's clients and servers are warmed up first. With
+`--against` the exit code is 1 if a ratio fell below 0.8 of its value in an earlier record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+import platform
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import quire
+from benchmarks.peers import report
+from benchmarks.peers.bookkeeper import BookKeeper
+from benchmarks.peers.kafka import Kafka
+from benchmarks.peers.machine import memory, spent
+from benchmarks.peers.own import Ledgers, Logs
+from benchmarks.peers.peer import Peer, Took
+from benchmarks.peers.workloads import WORKLOADS, Workload
+from quire.errors import QuireError
+from tests.interop.jars import JarsMissingError
+from tests.interop.servers import JavaError
+
+WARM_UP: Final = {
+    "ledger": Workload("ledger", 1024, 1_000),
+    "log": Workload("log", 1024, 1_000),
+}
+WARM_UP_SECONDS: Final = 10.0
+
+
+def peers_of(words: Sequence[str], place: Path) -> list[Peer]:
+    """Return the peers whose names begin with one of the words."""
+    made: list[Peer] = []
+    if "quire" in words:
+        made += [Ledgers(place / "ledgers"), Logs(place / "logs")]
+    if "BookKeeper" in words:
+        made += [BookKeeper(place / f"bk-{each}", each) for each in ("default", "tuned")]
+    if "Kafka" in words:
+        made += [Kafka(place / f"kafka-{each}", each) for each in ("default", "synced")]
+    return made
+
+
+async def measure(peer: Peer, workload: Workload, number: int, seconds: float) -> report.Run:
+    """Run a workload, and read the counters before and after."""
+    pids = peer.servers()
+    before, begun = spent(pids), time.perf_counter()
+    took: Took = await peer.run(workload, seconds)
+    lasted = time.perf_counter() - begun
+    used = spent(pids) - before
+    return report.Run(
+        round=number,
+        peer=peer.name,
+        kind=peer.kind,
+        workload=workload.name,
+        per_second=took.entries / took.seconds,
+        p50_ms=took.p50_ms,
+        p99_ms=took.p99_ms,
+        client_us=1e6 * took.cpu_seconds / took.entries,
+        servers_us=1e6 * used.cpu_seconds / took.entries,
+        flushes_per_second=used.flushes / lasted,
+        written_per_byte=used.written / took.entries / workload.size,
+        memory_mb=memory(pids) / 1e6,
+    )
+
+
+async def compare(
+    peers: Sequence[Peer], workloads: Sequence[Workload], given: argparse.Namespace
+) -> list[report.Run]:
+    """Start all, warm up, and run the rounds. Ends everything, however it goes."""
+    runs: list[report.Run] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
+    ) as progress:
+        steps = sum(w.kind == p.kind for w in workloads for p in peers) * given.rounds
+        task = progress.add_task("starting", total=steps + 2 * len(peers))
+        async with AsyncExitStack() as stack:
+            for peer in peers:
+                progress.update(task, description=f"starting {peer.name}", advance=1)
+                stack.push_async_callback(peer.stop)
+                await peer.start()
+            gc.freeze()
+            gc.set_threshold(10_000, 20, 20)
+            for peer in peers:
+                progress.update(task, description=f"warming up {peer.name}", advance=1)
+                await peer.run(WARM_UP[peer.kind], min(WARM_UP_SECONDS, 3 * given.seconds))
+            for number in range(given.rounds):
+                for workload in workloads:
+                    turns = [peer for peer in peers if peer.kind == workload.kind]
+                    random.shuffle(turns)
+                    for peer in turns:
+                        what = f"round {number + 1}: {peer.name}, {workload.name}"
+                        progress.update(task, description=what, advance=1)
+                        try:
+                            runs.append(await measure(peer, workload, number, given.seconds))
+                        except (JavaError, QuireError) as error:
+                            progress.console.print(f"{what}: {error}")
+    return runs
+
+
+def about() -> dict[str, object]:
+    """Return what is known about this machine and these versions."""
+    return {
+        "quire": quire.__version__,
+        "python": platform.python_version(),
+        "machine": f"{os.cpu_count()} processors, {platform.machine()}, {platform.system()}",
+        "load": os.getloadavg()[0],
+    }
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0, help="of a workload")
+    parser.add_argument("--peers", default="quire,BookKeeper,Kafka", help="names, with commas")
+    parser.add_argument("--only", default="", help="workloads whose names begin so")
+    parser.add_argument("--json", type=Path, help="write all runs to a file")
+    parser.add_argument("--plot", type=Path, help="write a plot of the ratios, as SVG")
+    parser.add_argument("--against", type=Path, help="an earlier --json; names what fell")
+    given = parser.parse_args()
+    words = given.peers.split(",")
+    unknown = set(words) - {"quire", "BookKeeper", "Kafka"}
+    workloads = [each for each in WORKLOADS if each.name.startswith(given.only)]
+    if unknown or not workloads:
+        parser.error(
+            f"unknown peers: {', '.join(sorted(unknown))}; known are quire, BookKeeper and Kafka"
+            if unknown
+            else f"no workload begins with {given.only!r}: "
+            + "; ".join(each.name for each in WORKLOADS)
+        )
+    try:
+        with tempfile.TemporaryDirectory(prefix="quire-peers-") as place:
+            found = asyncio.run(compare(peers_of(words, Path(place)), workloads, given))
+        results = report.Results(found)
+        print(report.tables(results, workloads))
+        if given.json:
+            given.json.write_text(report.record(results, about()))
+        if given.plot:
+            given.plot.write_text(report.plot(results, workloads))
+        lines = report.fallen(results, report.read_record(given.against)) if given.against else []
+    except (JarsMissingError, JavaError, QuireError, OSError, ValueError, TypeError) as error:
+        raise SystemExit(f"error: {error}") from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    print("\n".join(lines))
+    sys.exit(bool(lines))
+
+
+if __name__ == "__main__":
+    main()

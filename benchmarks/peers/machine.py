@@ -1,0 +1,62 @@
+"""What a run costs beside time: processors, memory, bytes written, flushes of the device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+TICKS: Final = os.sysconf("SC_CLK_TCK")
+SYNC_FIELD: Final = 15
+"""Place of the completed flush requests in a line of /sys/block/*/stat; Linux 5.5 has it."""
+
+
+class Spent(NamedTuple):
+    """Of some processes, since they began."""
+
+    cpu_seconds: float
+    written: int
+    """Bytes that the processes caused to be written to storage."""
+    flushes: int
+    """Of all block devices, by all processes of the machine."""
+
+    def __sub__(self, earlier: Self) -> Spent:
+        return Spent(
+            self.cpu_seconds - earlier.cpu_seconds,
+            self.written - earlier.written,
+            self.flushes - earlier.flushes,
+        )
+
+
+def spent(pids: Sequence[int]) -> Spent:
+    """Read the counters of processes.
+
+    Args:
+        pids: Of running processes of this user.
+
+    Raises:
+        OSError: A process does not run any more.
+    """
+    cpu, written = 0.0, 0
+    for pid in pids:
+        place = Path("/proc") / str(pid)
+        fields = (place / "stat").read_text().rpartition(")")[2].split()
+        cpu += (int(fields[11]) + int(fields[12])) / TICKS
+        lines = dict(line.split(": ") for line in (place / "io").read_text().splitlines())
+        written += int(lines["write_bytes"])
+    return Spent(cpu, written, _flushes())
+
+
+def _flushes() -> int:
+    counts = 0
+    for each in Path("/sys/block").glob("*/stat"):
+        fields = each.read_text().split()
+        counts += int(fields[SYNC_FIELD]) if len(fields) > SYNC_FIELD else 0
+    return counts
+
+
+def memory(pids: Sequence[int]) -> int:
+    """Return the resident bytes of processes, added up."""
+    pages = (int((Path("/proc") / str(pid) / "statm").read_text().split()[1]) for pid in pids)
+    return sum(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,44 @@
+"""What a peer does: it starts servers, runs workloads through its own client, and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from benchmarks.peers.workloads import Kind, Workload
+
+
+class Took(NamedTuple):
+    """One run of a workload, as the client saw it."""
+
+    entries: int
+    seconds: float
+    cpu_seconds: float
+    """Of the client's process."""
+    p50_ms: float
+    p99_ms: float
+    """Both 0 for a reading."""
+
+
+class Peer(Protocol):
+    """A system under measurement, in one of its settings."""
+
+    @property
+    def name(self) -> str:
+        """Short, for the head of a column."""
+
+    @property
+    def kind(self) -> Kind:
+        """What it has: ledgers or logs."""
+
+    async def start(self) -> None:
+        """Start servers and client."""
+
+    async def run(self, workload: Workload, seconds: float) -> Took:
+        """Run a workload; a reading reads what the workload of 1 KiB and 1,000 in flight wrote."""
+
+    def servers(self) -> Sequence[int]:
+        """Return the pids of those that store entries."""
+
+    async def stop(self) -> None:
+        """End all processes that it started."""

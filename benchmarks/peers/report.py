@@ -1,0 +1,207 @@
+"""The results: a table in Markdown, a record in JSON, and a plot of the ratios."""
+
+from __future__ import annotations
+
+import html
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.peers.workloads import Kind, Workload
+
+OWN: Final = "quire"
+BAR: Final = 14
+LEFT: Final = 250
+WIDTH: Final = 640
+COLORS: Final = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of one workload by one peer."""
+
+    round: int
+    peer: str
+    kind: Kind
+    workload: str
+    per_second: float
+    p50_ms: float
+    p99_ms: float
+    client_us: float
+    """Of the client's processor, for each entry."""
+    servers_us: float
+    """Of the processors of all servers that store entries, for each entry."""
+    flushes_per_second: float
+    """Of the machine's devices."""
+    written_per_byte: float
+    """Bytes that the servers wrote for each byte of payload."""
+    memory_mb: float
+    """Resident memory of all servers that store entries, after the run."""
+
+
+class Results:
+    """All runs so far. A ratio is the median of the ratios of the rounds."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+
+    def of(self, peer: str, workload: str) -> list[Run]:
+        """Return a peer's runs of a workload, by round."""
+        return [run for run in self.runs if (run.peer, run.workload) == (peer, workload)]
+
+    def peers(self, kind: Kind) -> list[str]:
+        """Return the peers of a kind, in the order of their first run."""
+        return list(dict.fromkeys(run.peer for run in self.runs if run.kind == kind))
+
+    def ratios(self, peer: str, workload: str) -> list[float]:
+        """Return quire's rate over a peer's, of each round that has both."""
+        theirs = {run.round: run.per_second for run in self.of(peer, workload)}
+        return [
+            run.per_second / theirs[run.round]
+            for run in self.of(OWN, workload)
+            if theirs.get(run.round)
+        ]
+
+
+def tables(results: Results, workloads: Iterable[Workload]) -> str:
+    """Return the tables of both kinds, in Markdown."""
+    lines: list[str] = []
+    wanted = list(workloads)
+    kinds: tuple[Kind, ...] = ("ledger", "log")
+    for kind in kinds:
+        peers = results.peers(kind)
+        if OWN not in peers:
+            continue
+        others = [peer for peer in peers if peer != OWN]
+        lines += _rates(results, [w for w in wanted if w.kind == kind], others)
+        lines += _costs(results, [w for w in wanted if w.kind == kind], peers)
+    return "\n".join(lines)
+
+
+def _rates(results: Results, workloads: Iterable[Workload], others: Sequence[str]) -> list[str]:
+    heads = [f"quire ÷ {peer} [worst, best]" for peer in others]
+    lines = _head("per second", OWN, *others, *heads)
+    for workload in workloads:
+        cells = []
+        for peer in (OWN, *others):
+            rates = [run.per_second for run in results.of(peer, workload.name)]
+            cells.append(f"{statistics.median(rates):,.0f}" if rates else "–")
+        for peer in others:
+            found = results.ratios(peer, workload.name)
+            cells.append(
+                f"{statistics.median(found):.2f} [{min(found):.2f}, {max(found):.2f}]"
+                if found
+                else "–"
+            )
+        lines.append(_row(workload.name, *cells))
+    return [*lines, ""]
+
+
+def _costs(results: Results, workloads: Iterable[Workload], peers: Sequence[str]) -> list[str]:
+    lines = _head("p50 / p99 ms · µs of client + servers · written · flushes/s · MB", *peers)
+    for workload in workloads:
+        cells = []
+        for peer in peers:
+            runs = results.of(peer, workload.name)
+            cells.append(_cost(runs, reading=not workload.in_flight) if runs else "–")
+        lines.append(_row(workload.name, *cells))
+    return [*lines, ""]
+
+
+def _cost(runs: Sequence[Run], *, reading: bool) -> str:
+    def median(name: str) -> float:
+        return float(statistics.median(getattr(run, name) for run in runs))
+
+    work = f"{median('client_us'):.1f} + {median('servers_us'):.1f}"
+    if reading:
+        return f"– · {work} · – · – · {median('memory_mb'):,.0f}"
+    return (
+        f"{median('p50_ms'):.2f} / {median('p99_ms'):.1f} · {work} · "
+        f"{median('written_per_byte'):.1f} · {median('flushes_per_second'):,.0f} · "
+        f"{median('memory_mb'):,.0f}"
+    )
+
+
+def _head(*cells: str) -> list[str]:
+    return [_row(*cells), _row(*("---" for _ in cells))]
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def record(results: Results, about: dict[str, object]) -> str:
+    """Return all runs in JSON, with what is known about machine and versions."""
+    return json.dumps({**about, "runs": [asdict(run) for run in results.runs]}, indent=1) + "\n"
+
+
+def read_record(path: Path) -> Results:
+    """Read a record of `record`. Raises `OSError`, `ValueError`, `TypeError`."""
+    return Results([Run(**run) for run in json.loads(path.read_text())["runs"]])
+
+
+def fallen(results: Results, earlier: Results, share: float = 0.8) -> list[str]:
+    """Return a line for each ratio that is below a share of its earlier value."""
+    lines = []
+    kinds: tuple[Kind, ...] = ("ledger", "log")
+    for kind in kinds:
+        for peer in results.peers(kind):
+            for workload in dict.fromkeys(r.workload for r in results.runs if r.kind == kind):
+                then, now = earlier.ratios(peer, workload), results.ratios(peer, workload)
+                if peer == OWN or not then or not now:
+                    continue
+                before, after = statistics.median(then), statistics.median(now)
+                if after < share * before:
+                    lines.append(f"{workload}: {after:.2f} × {peer}, was {before:.2f} ×")
+    return lines
+
+
+def plot(results: Results, workloads: Iterable[Workload]) -> str:
+    """Return bars of quire's rate over each peer's, as SVG; the line is 1."""
+    rows = []
+    for workload in workloads:
+        others = [peer for peer in results.peers(workload.kind) if peer != OWN]
+        found = [(peer, results.ratios(peer, workload.name)) for peer in others]
+        rows.append((workload.name, [(p, statistics.median(r)) for p, r in found if r]))
+    peers = list(dict.fromkeys(peer for _, bars in rows for peer, _ in bars))
+    most = max((ratio for _, bars in rows for _, ratio in bars), default=1.0)
+    scale = (WIDTH - LEFT - 60) / max(most, 1.0)
+    parts, y = [], 30
+    for number, peer in enumerate(peers):
+        x = LEFT + 190 * (number % 2)
+        parts += [
+            f'<rect x="{x}" y="{y - 11}" width="12" height="12" fill="{COLORS[number % 4]}"/>',
+            f'<text x="{x + 18}" y="{y}">quire ÷ {html.escape(peer)}</text>',
+        ]
+        y += 20 * (number % 2)
+    y += 30
+    top = y - 16
+    for name, bars in rows:
+        if not bars:
+            continue
+        parts.append(f'<text x="{LEFT - 10}" y="{y}" text-anchor="end">{html.escape(name)}</text>')
+        for peer, ratio in bars:
+            color = COLORS[peers.index(peer) % 4]
+            wide = ratio * scale
+            parts += [
+                f'<rect x="{LEFT}" y="{y - 11}" width="{wide:.0f}" height="{BAR - 2}" '
+                f'fill="{color}"/>',
+                f'<text x="{LEFT + wide + 5:.0f}" y="{y}">{ratio:.2f}</text>',
+            ]
+            y += BAR
+        y += 8
+    line = LEFT + scale
+    parts.append(
+        f'<line x1="{line:.0f}" x2="{line:.0f}" y1="{top}" y2="{y - 16}" stroke="#666" '
+        'stroke-dasharray="3 3"/>'
+    )
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y}" '
+        f'viewBox="0 0 {WIDTH} {y}" font-family="sans-serif" font-size="12" role="img" '
+        'aria-label="quire beside its peers">'
+    )
+    back = f'<rect width="{WIDTH}" height="{y}" fill="#fff"/>'
+    return "\n".join([head, back, *parts, "</svg>"]) + "\n"

@@ -1,0 +1,48 @@
+"""The workloads that every peer runs, as far as its kind has them."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+Kind = Literal["ledger", "log"]
+
+
+class Workload(NamedTuple):
+    """Appends, or one reading of what was appended before."""
+
+    kind: Kind
+    size: int
+    """Bytes of an entry or record."""
+    in_flight: int
+    """Unconfirmed all the time, in each ledger. 0: the first 1 KiB workload's entries are read."""
+    ledgers: int = 1
+
+    @property
+    def name(self) -> str:
+        """What people read."""
+        size = f"{self.size // 1024} KiB" if self.size >= 1024 else f"{self.size} B"
+        if not self.in_flight:
+            return f"{self.kind}: {size}, read in order"
+        each = "one at a time" if self.in_flight == 1 else f"{self.in_flight:,} in flight"
+        many = "" if self.ledgers == 1 else f"{self.ledgers:,} ledgers, "
+        return f"{self.kind}: {size}, {many}{each}"
+
+
+WORKLOADS: Final = (
+    Workload("ledger", 1024, 1),
+    Workload("ledger", 1024, 64),
+    Workload("ledger", 1024, 1_000),
+    Workload("ledger", 1024, 4_000),
+    Workload("ledger", 100, 1_000),
+    Workload("ledger", 64 * 1024, 64),
+    Workload("ledger", 64 * 1024, 1_000),
+    Workload("ledger", 1024, 1, ledgers=100),
+    Workload("ledger", 1024, 1, ledgers=1_000),
+    Workload("ledger", 1024, 0),
+    Workload("log", 1024, 1),
+    Workload("log", 1024, 1_000),
+    Workload("log", 1024, 20_000),
+    Workload("log", 100, 20_000),
+    Workload("log", 1024, 0),
+)
+"""Ledgers have three copies on three servers, two of which are awaited; logs likewise."""

@@ -1,0 +1,96 @@
+"""The comparison with peers: what its tables say, and one short run of quire alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers import report
+from benchmarks.peers.machine import memory, spent
+from benchmarks.peers.report import Results, Run
+from benchmarks.peers.workloads import WORKLOADS
+
+ROOT = Path(__file__).resolve().parents[2]
+ALONE, MANY = WORKLOADS[0], WORKLOADS[2]
+
+
+def a_run(round_: int, peer: str, per_second: float, workload: str = ALONE.name) -> Run:
+    return Run(
+        round_, peer, "ledger", workload, per_second, 0.5, 2.0, 10.0, 20.0, 100.0, 6.0, 300.0
+    )
+
+
+def results(theirs: float = 500.0) -> Results:
+    """Three rounds; the machine is slow in the second."""
+    runs = []
+    for number, speed in enumerate((1.0, 0.1, 1.2)):
+        runs += [a_run(number, "quire", 1000 * speed), a_run(number, "Peer <1>", theirs * speed)]
+    return Results(runs)
+
+
+def test_a_ratio_is_of_one_round() -> None:
+    assert results().ratios("Peer <1>", ALONE.name) == pytest.approx([2.0, 2.0, 2.0])
+
+
+def test_a_round_that_a_peer_failed_in_has_no_ratio() -> None:
+    found = Results(results().runs[:-1])
+    assert found.ratios("Peer <1>", ALONE.name) == pytest.approx([2.0, 2.0])
+
+
+def test_the_tables_name_rates_ratios_and_costs() -> None:
+    text = report.tables(results(), [ALONE, MANY])
+    assert f"| {ALONE.name} | 1,000 | 500 | 2.00 [2.00, 2.00] |" in text
+    assert f"| {MANY.name} | – | – | – |" in text
+    assert "0.50 / 2.0 · 10.0 + 20.0 · 6.0 · 100 · 300" in text
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    place = tmp_path / "runs.json"
+    place.write_text(report.record(results(), {"quire": "1"}))
+    assert report.read_record(place).runs == results().runs
+
+
+def test_what_fell_is_named() -> None:
+    assert report.fallen(results(1000.0), results(500.0)) == [
+        f"{ALONE.name}: 1.00 × Peer <1>, was 2.00 ×"
+    ]
+    assert report.fallen(results(520.0), results(500.0)) == []
+
+
+def test_the_plot_is_well_formed() -> None:
+    drawn = ET.fromstring(report.plot(results(), WORKLOADS))
+    texts = [each.text for each in drawn.iter() if each.tag.endswith("text")]
+    assert texts == ["quire ÷ Peer <1>", ALONE.name, "2.00"]
+
+
+def test_processes_are_measured() -> None:
+    before = spent([os.getpid()])
+    sum(range(3_000_000))
+    after = spent([os.getpid()])
+    assert (after - before).cpu_seconds > 0
+    assert memory([os.getpid()]) > 10_000_000
+
+
+def test_a_short_run(tmp_path: Path) -> None:
+    record = tmp_path / "runs.json"
+    words = ("--peers", "quire", "--rounds", "1", "--seconds", "0.2", "--only", ALONE.name)
+    command = [sys.executable, "-m", "benchmarks.peers", *words, "--json", str(record)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads(record.read_text())["runs"]
+    assert run["workload"] == ALONE.name
+    assert run["per_second"] > 0
+    assert run["servers_us"] > 0
+
+
+def test_an_unknown_peer_is_refused() -> None:
+    command = [sys.executable, "-m", "benchmarks.peers", "--peers", "quire,Oracle"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "unknown peers: Oracle; known are quire, BookKeeper and Kafka" in done.stderr
