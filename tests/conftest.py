@@ -34,6 +34,7 @@ MARKS: Final = {
     ),
     "slow": (
         "acceptance",
+        "alerts/test_drills.py",
         "bench",
         "bookkeeper/test_with_java.py",
         "cli/test_completion.py",
@@ -126,7 +127,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 os.environ["XDG_CONFIG_HOME"] = str(TESTS / NO_CONFIGURATION)
 
 settings.register_profile("quire", deadline=None, print_blob=True)
-settings.register_profile("quick", settings.get_profile("quire"), max_examples=25)
+settings.register_profile("quick", settings.get_profile("quire"), max_examples=10)
 settings.load_profile("quire")
 
 # What is ignored is inherited by every process that is started; what is handled is not.
@@ -137,7 +138,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Try a quarter of the examples where slow tests are left out."""
+    """Try a tenth of the examples where slow tests are left out."""
     if "slow" in left_out(config):
         settings.load_profile("quick")
 
