@@ -53,6 +53,10 @@ class ApacheRecords:
         """See `LedgerRecords.uri`."""
         return self._store.uri
 
+    async def feature_level(self) -> int:
+        """See `LedgerRecords.feature_level`."""
+        return 0
+
     def name(self, ledger: LedgerId) -> str:
         """See `LedgerRecords.name`."""
         return self._layout.path(ledger)
@@ -62,7 +66,8 @@ class ApacheRecords:
     ) -> VersionedMetadata:
         """See `LedgerRecords.create`. The record keeps the password, as Apache's clients expect."""
         is_guarded = metadata.read_needs_password
-        if metadata.full_quorum or metadata.placement != ANYWHERE or is_guarded:
+        is_stretched = metadata.stretch is not None
+        if metadata.full_quorum or metadata.placement != ANYWHERE or is_guarded or is_stretched:
             raise UnsupportedError(
                 f"the BookKeeper cluster {self._layout.root} of {self.uri}",
                 RecordsCapability.POLICY.value,

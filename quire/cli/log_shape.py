@@ -27,6 +27,7 @@ def create(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
     \b
     Example:
       quire log create orders replication=5/4/3 retention_seconds=7d
+      quire log create accounts read_needs_password=true
     """
     parsed = dict(_assignment(each) for each in assignments)
     run(lambda: _create(settings, name, parsed))
@@ -206,7 +207,9 @@ def set_(settings: Settings, name: str, assignments: tuple[str, ...]) -> None:
     (from the next segment on), roll_bytes, roll_entries, roll_seconds, batch_bytes,
     batch_records, compression (none, zstd, lz4), retention_seconds, retention_bytes,
     retention_cursors (true: retention waits for the slowest cursor), producers_max,
-    producers_seconds, jobs_max and jobs_seconds. Durations and sizes take units: 7d, 64MiB.
+    producers_seconds, jobs_max, jobs_seconds, read_needs_password (true: from the next segment
+    on, bookies give entries only to peers that know the password; needs TLS). Durations and
+    sizes take units: 7d, 64MiB.
     Other options stay as they are; an option without a value is removed.
 
     \b

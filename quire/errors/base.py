@@ -386,7 +386,7 @@ class UnauthorizedError(InvalidRequestError):
     """Wrong password for the ledger. The password and keys are never part of the message."""
 
     def __init__(self, ledger: int) -> None:
-        super().__init__(f"wrong password for ledger {ledger}")
+        super().__init__(f"wrong password for ledger {ledger}, or none: give password=…")
         self.ledger = ledger
 
 

@@ -20,12 +20,14 @@ from quire.errors import (
     ConfigurationError,
     ConflictError,
     CorruptRecordError,
+    LevelNeededError,
     NodeExistsError,
     NoSuchLedgerError,
     NotEnoughBookiesError,
     StoreOutcomeUnknownError,
     StoreUnavailableError,
     UnauthorizedError,
+    UnsupportedError,
 )
 from quire.ledger.domains import Candidate, Placement
 from quire.ledger.following import SharedTails
@@ -38,8 +40,11 @@ from quire.ledger.reader import LedgerReader
 from quire.ledger.records import LedgerRecords, VersionedMetadata
 from quire.ledger.recovery import LedgerRecovery
 from quire.ledger.roster import BookieRoster
+from quire.ledger.stretch import KeyStretch
+from quire.ledger.stretching import Stretcher, Stretching
 from quire.ledger.writer import LedgerWriter
 from quire.metastore.changes import Change
+from quire.metastore.levels import READ_PASSWORD_LEVEL, STRETCH_LEVEL
 from quire.metrics.meter import SILENT_METER, ClientMeter
 from quire.observer import SILENT, Observer
 from quire.tracing.spans import LEDGER, OPEN_LEDGER
@@ -72,8 +77,10 @@ class LedgerCatalog:
         observer: Observer = SILENT,
         meter: ClientMeter = SILENT_METER,
         keys: ReadKeys | None = None,
+        stretching: Stretching | None = None,
     ) -> None:
-        """The links of the roster add `keys` to reads."""
+        """The links of the roster add `keys` to reads. `stretching` is a `Stretcher` by default."""
+        self._stretching: Stretching = stretching or Stretcher()
         self._keys = keys or ReadKeys()
         self._records = records
         self._meter = meter
@@ -100,6 +107,7 @@ class LedgerCatalog:
         full_quorum: bool = False,
         placement: Placement | None = None,
         read_needs_password: bool = False,
+        salt: bytes = b"",
         along: Callable[[LedgerId], Sequence[Change]] | None = None,
     ) -> LedgerWriter:
         """Create a ledger and return its only writer.
@@ -108,8 +116,9 @@ class LedgerCatalog:
         durable, and `LedgerWriter.force` confirms them. With `full_quorum` the ledger is closed
         only when every entry is on all bookies of its write set; otherwise on an ack quorum. Copies
         are placed by `placement`, by the options when None. With `read_needs_password` bookies ask
-        for the password's key before each read. The changes that `along` gives for the ledger's id
-        are made with its record or not at all.
+        for the password's key before each read. A password is stretched with `salt`, by default the
+        ledger's own: ledgers with one salt share the work. The changes that `along` gives for the
+        ledger's id are made with its record or not at all.
 
         Raises `NotEnoughBookiesError` when too few bookies are up and writable, among them
         `NotEnoughDomainsError` when these are in too few domains for the placement,
@@ -117,21 +126,19 @@ class LedgerCatalog:
         `InvalidRequestError` for more than half a megabyte of `custom`, and the store's errors; a
         creation that fails or is cancelled may leave an empty ledger.
         """
-        if read_needs_password and not password:
-            raise ConfigurationError("reads that need a password need one: give password=…")
-        if read_needs_password and not self._keys.has_tls:
-            raise ConfigurationError(
-                "a password for reads needs TLS, since bookies prove by "
-                "certificates that they may copy its entries: give connect(tls=…), or --tls-cert, "
-                "--tls-key and --tls-ca"
-            )
+        if read_needs_password:
+            if not password:
+                raise ConfigurationError("reads that need a password need one: give password=…")
+            await self.check_read_password()
         policy = self.placement(placement)
         wanted, ensemble = await self._choose(replication or Replication(), policy)
         created_ms = int(self._clock() * 1000)
         token = f"{self._rng.getrandbits(TOKEN_BITS) >> TOKEN_SPARE_BITS:032x}"
+        stretch = await self._new_stretch(password, salt or token.encode())
+        secret = await self._secret(password, stretch)
         for _ in range(ATTEMPTS_MAX):
             new = await self._records.next_id()
-            sealer = Sealer(new.ledger, digest, password, guards_reads=read_needs_password)
+            sealer = Sealer(new.ledger, digest, secret, guards_reads=read_needs_password)
             metadata = LedgerMetadata(
                 ledger=sealer.ledger,
                 replication=wanted,
@@ -144,6 +151,7 @@ class LedgerCatalog:
                 full_quorum=full_quorum,
                 incarnation=new.incarnation,
                 placement=policy,
+                stretch=stretch,
             )
             changes = along(sealer.ledger) if along else ()
             created = await self._create(metadata, changes, password)
@@ -270,6 +278,25 @@ class LedgerCatalog:
         """
         return await self._records.skip_id()
 
+    async def check_read_password(self) -> None:
+        """Raise where no ledger can be created whose reads need its password.
+
+        Raises `ConfigurationError` for a client without TLS, `LevelNeededError` while the
+        cluster's feature level is too low, `UnsupportedError` for records of another system, and
+        the store's errors.
+        """
+        if not self._keys.has_tls:
+            raise ConfigurationError(
+                "a password for reads needs TLS, since bookies prove by "
+                "certificates that they may copy its entries: give connect(tls=…), or --tls-cert, "
+                "--tls-key and --tls-ca"
+            )
+        found = await self._records.feature_level()
+        if not found:
+            raise UnsupportedError(self._records.uri, "a password for reads")
+        if found < READ_PASSWORD_LEVEL:
+            raise LevelNeededError("a password for reads", READ_PASSWORD_LEVEL, found)
+
     def placement(self, given: Placement | None) -> Placement:
         """Return the policy of a new ledger: as given, else as the options say."""
         return self._options.placement if given is None else given
@@ -331,11 +358,26 @@ class LedgerCatalog:
                 return found
         return None
 
+    async def _new_stretch(self, password: bytes, salt: bytes) -> KeyStretch | None:
+        """Return how the password of a new ledger is stretched, None where it must not be: there is
+        none, or programs will read the ledger that compute its keys without.
+        """
+        if not password or await self._records.feature_level() < STRETCH_LEVEL:
+            return None
+        return KeyStretch(salt)
+
+    async def _secret(self, password: bytes, stretch: KeyStretch | None) -> bytes:
+        """Return what keys are made of. An empty password is no secret."""
+        if stretch is None or not password:
+            return password
+        return await self._stretching(password, stretch)
+
     async def _find(self, ledger: LedgerId, password: bytes) -> tuple[Sealer, VersionedMetadata]:
         found = await self._records.read(ledger)
         expected = found.metadata.key_check
         has_guard = is_of_guarded_reads(expected)
-        sealer = Sealer(ledger, found.metadata.digest, password, guards_reads=has_guard)
+        secret = await self._secret(password, found.metadata.stretch)
+        sealer = Sealer(ledger, found.metadata.digest, secret, guards_reads=has_guard)
         if expected and not is_checked(sealer.access_key, expected):
             raise UnauthorizedError(ledger)
         self._keys.learn(ledger, sealer.access_key)

@@ -43,6 +43,7 @@ from quire.fields import NOTHING, Unknown, joined, split, split_row
 from quire.labels import NOWHERE, Labels
 from quire.ledger.domains import ANYWHERE, Candidate, Placement
 from quire.ledger.quorum import Replication
+from quire.ledger.stretch import KeyStretch
 from quire.metastore.record import RecordFormat
 
 FORMAT: Final = RecordFormat(
@@ -65,6 +66,7 @@ FORMAT: Final = RecordFormat(
             "token",
             "incarnation",
             "placement",
+            "stretch",
         }
     ),
 )
@@ -152,6 +154,8 @@ class LedgerMetadata:
     full_quorum: bool = False
     incarnation: int = 0
     placement: Placement = ANYWHERE
+    stretch: KeyStretch | None = None
+    """How the password became the secret that keys are made of; None: it is the secret."""
     unknown: Unknown = NOTHING
 
     def __post_init__(self) -> None:
@@ -162,6 +166,8 @@ class LedgerMetadata:
     def _problem(self) -> str | None:
         if self.ledger < 0:
             return "id is negative"
+        if self.stretch is not None and not self.key_check:
+            return "a stretched password, and nothing to check it with"
         strange = [
             each for pair in self.custom_metadata.items() for each in pair if type(each) is not str
         ]
@@ -327,6 +333,8 @@ class LedgerMetadata:
             body["incarnation"] = self.incarnation
         if self.placement != ANYWHERE:
             body["placement"] = str(self.placement)
+        if self.stretch is not None:
+            body["stretch"] = str(self.stretch)
         return FORMAT.encode(body, self.unknown)
 
     @classmethod
@@ -364,6 +372,7 @@ def _from_body(body: Mapping[str, Any], unknown: Unknown) -> LedgerMetadata:
         full_quorum=_flag(body["full_quorum"]),
         incarnation=_number(body.get("incarnation", 0)),
         placement=Placement.parse(_text(body.get("placement", ""))),
+        stretch=KeyStretch.parse(_text(body["stretch"])) if "stretch" in body else None,
         unknown=unknown,
     )
 

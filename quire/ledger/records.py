@@ -82,6 +82,12 @@ class LedgerRecords(Protocol):
         """The abilities beyond the law."""
         ...
 
+    async def feature_level(self) -> int:
+        """Return the feature level of the cluster: which programs will read the records
+        (metastore/levels.py). 0 for records of another system, which know no levels.
+        """
+        ...
+
     def name(self, ledger: LedgerId) -> str:
         """Return what errors call a ledger's record: a path, where there is one."""
         ...

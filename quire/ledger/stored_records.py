@@ -38,14 +38,11 @@ from quire.metastore.layout import (
     parent_of,
     parse_ledger,
 )
+from quire.metastore.levels import READ_PASSWORD_LEVEL, SPEAKS, STRETCH_LEVEL
 from quire.metastore.store import MetadataStore
 
 PLACEMENT_LEVEL: Final = 2
 """Programs of level 1 would drop a placement, and recover without counting domains."""
-
-
-READ_PASSWORD_LEVEL: Final = 2
-"""Bookies of level 1 would answer reads without the password."""
 
 
 class StoredRecords:
@@ -62,6 +59,13 @@ class StoredRecords:
         """See `LedgerRecords.uri`."""
         return self._store.uri
 
+    async def feature_level(self) -> int:
+        """See `LedgerRecords.feature_level`. A store of ledgers alone has this program's."""
+        try:
+            return (await read_cluster(self._store)).level
+        except NoSuchNodeError:
+            return SPEAKS.highest
+
     def name(self, ledger: LedgerId) -> str:
         """See `LedgerRecords.name`."""
         return ledger_path(ledger)
@@ -74,16 +78,14 @@ class StoredRecords:
             await self._check_level("a placement", PLACEMENT_LEVEL)
         if metadata.read_needs_password:
             await self._check_level("a password for reads", READ_PASSWORD_LEVEL)
+        if metadata.stretch is not None:
+            await self._check_level("a stretched password", STRETCH_LEVEL)
         path, value = ledger_path(metadata.ledger), metadata.encode()
         return VersionedMetadata(metadata, await create_record(self._store, path, value, along))
 
     async def _check_level(self, what: str, level: int) -> None:
         """Raise before programs that do not know what a ledger needs could have to do with it."""
-        try:
-            found = (await read_cluster(self._store)).level
-        except NoSuchNodeError:
-            return  # a store of ledgers alone
-        if found < level:
+        if (found := await self.feature_level()) < level:
             raise LevelNeededError(what, level, found)
 
     async def read(self, ledger: LedgerId) -> VersionedMetadata:

@@ -24,9 +24,9 @@ from quire.log.maintenance.trimming import trim_log
 from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.holder import Process
 from quire.log.manifest.manifest import LogManifest
-from quire.log.manifest.options import LogOptions, as_stored
+from quire.log.manifest.options import LogOptions, as_stored, of_log
 from quire.log.manifest.record import ManifestRecord
-from quire.log.manifest.recovery import find_last_txid, recover_open_segments
+from quire.log.manifest.recovery import check_settings, find_last_txid, recover_open_segments
 from quire.log.manifest.watching import names_of, watch_manifest, watch_names
 from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.reading.gaps import OnGap
@@ -366,7 +366,7 @@ class LogDirectory:
         """
         log_id, stored = self._new_id(), as_stored(settings or {})
         new = LogManifest(name, log_id, int(self._clock() * 1000)).set_options(stored)
-        LogOptions().with_stored(new.settings)
+        await check_settings(self._catalog, new.settings)
 
         def edit(found: LogManifest | None) -> LogManifest:
             if found is not None and found.log_id != log_id:
@@ -396,12 +396,12 @@ class LogDirectory:
         Those set before stay as they are; the value "" takes one back. Raises `ConfigurationError`
         for an option that makes no sense, `NoSuchLogError`.
         """
-
         stored = as_stored(settings)
+        await check_settings(self._catalog, stored)
 
         def change(manifest: LogManifest) -> LogManifest:
             changed = manifest.set_options(stored)
-            LogOptions().with_stored(changed.settings)
+            of_log(changed.settings)
             return changed
 
         return await self._edit(name, change)

@@ -38,6 +38,13 @@ HOLDER_LEVEL: Final = 2
 ATTRIBUTES_LEVEL: Final = 2
 """The level from which on records have keys, headers and event times."""
 
+READ_PASSWORD_LEVEL: Final = 2
+"""The level from which on reads of a ledger can need its password: bookies of level 1 would answer
+them without it."""
+
+STRETCH_LEVEL: Final = 2
+"""The level from which on passwords are stretched: programs of level 1 compute other keys."""
+
 
 class Program(NamedTuple):
     """A program, as a registration describes it."""

@@ -478,7 +478,10 @@ class Service(Generic[R]):
     async def _write_snapshot(self, log: Log, at: Position, offset: int, state: bytes) -> None:
         logger = logging.getLogger(__name__)
         try:
-            await self._snapshots.write(log.log_id, at, offset, state, log.options.replication)
+            await self._snapshots.write(
+                *(log.log_id, at, offset, state, log.options.replication),
+                read_needs_password=log.options.read_needs_password,
+            )
         except QuireError as error:
             logger.warning("no snapshot at offset %d: %s", offset, error)
             return

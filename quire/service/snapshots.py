@@ -145,8 +145,13 @@ class Snapshots:
         offset: int,
         state: bytes,
         replication: Replication,
+        *,
+        read_needs_password: bool = False,
     ) -> bool:
-        """Store a state; returns whether it is the newest now."""
+        """Store a state; returns whether it is the newest now.
+
+        With `read_needs_password` it is kept as the entries of the log are.
+        """
         custom_metadata = {SERVICE: self._name, LOG_ID: log_id, OFFSET: str(offset)}
         if self._options.keyring is not None and self._options.keyring.current is not None:
             custom_metadata[ENCRYPTED] = "true"
@@ -155,6 +160,8 @@ class Snapshots:
             password=self._options.password,
             digest=self._options.digest,
             custom_metadata=custom_metadata,
+            read_needs_password=read_needs_password,
+            salt=log_id.encode(),
         )
         snapshot = Snapshot(log_id, writer.ledger, position, offset)
         try:

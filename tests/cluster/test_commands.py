@@ -236,7 +236,8 @@ class TestLedgers:
         ledger = create(cluster, "--password", "secret")
         done = quire("ledger", "read", ledger, store=cluster.store)
         assert done.code == 2
-        assert done.err.startswith(f"quire: wrong password for ledger {ledger}; ")
+        assert done.err.startswith(f"quire: wrong password for ledger {ledger}, or none: ")
+        assert "give the password in QUIRE_PASSWORD" in done.err
 
     def test_too_few_bookies(self, cluster: RunningCluster) -> None:
         done = quire("ledger", "create", "x", "--ensemble", "9", store=cluster.store)

@@ -22,6 +22,7 @@ from quire.ledger.domains import Placement
 from quire.ledger.ids import Counter, decode_counter, encode_counter
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.ledger.quorum import Replication
+from quire.ledger.stretch import KeyStretch
 from quire.log.maintenance.cursor_record import CursorRecord
 from quire.log.manifest.ages import AgeMark, Ages, Reading
 from quire.log.manifest.cold_files import ColdFile
@@ -109,6 +110,14 @@ PLACED_LEDGER = LedgerMetadata(
     "0" * 64,
     (Fragment(0, BOOKIES, PLACES),),
     placement=Placement.parse("require=host:3,durable=zone:2,within=region:eu|us"),
+)
+STRETCHED_LEDGER = LedgerMetadata(
+    11,
+    Replication(3, 3, 2),
+    DigestKind.HMAC_SHA256,
+    "52" + "0" * 64,
+    (Fragment(0, BOOKIES),),
+    stretch=KeyStretch(b"1" * 32),
 )
 
 NEW_LOG = LogManifest("orders", "1" * 32, 1_700_000_000_000)
@@ -334,6 +343,7 @@ METADATA = (
     _record("ledger", CLOSED, "-closed"),
     _record("ledger", IN_RECOVERY, "-in-recovery"),
     _record("ledger", PLACED_LEDGER, "-placed"),
+    _record("ledger", STRETCHED_LEDGER, "-stretched"),
     _of("bookie", BOOKIE, lambda: encode_registration(BOOKIE), _bookie),
     _of("bookie", READ_ONLY, lambda: encode_registration(READ_ONLY), _bookie, "-read-only"),
     _of("bookie", PLACED, lambda: encode_registration(PLACED, program=PROGRAM), _bookie, "-labels"),

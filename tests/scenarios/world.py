@@ -34,6 +34,7 @@ from quire.storage.node import BookieNode
 from tests.scenarios.links import Line, Lines
 from tests.sim.disk import Cut, SimDisk
 from tests.support.faulty_store import FaultyStore
+from tests.support.stretching import as_it_is
 
 CLUSTER: Final = "c" * 32
 SETTLE_SECONDS: Final = 0.001
@@ -91,7 +92,11 @@ class Client:
         rng = InOrder(0)
         records = StoredRecords(self.store, rng)
         self.catalog = LedgerCatalog(
-            records, self.roster, rng=rng, clock=lambda: 1.5, options=options
+            *(records, self.roster),
+            rng=rng,
+            clock=lambda: 1.5,
+            options=options,
+            stretching=as_it_is,
         )
 
     async def close(self) -> None:

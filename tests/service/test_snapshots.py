@@ -313,7 +313,7 @@ def test_a_warning_is_given_for_a_snapshot_that_is_missing_and_only_then(
         async with LogCluster() as cluster:
             replica = Replica(cluster, "replica", snapshot_records=20)
 
-            async def refuse(*_: object) -> None:
+            async def refuse(*_: object, **__: object) -> None:
                 raise HandleClosedError("log 's'")
 
             async with replica.service as service:
@@ -322,7 +322,7 @@ def test_a_warning_is_given_for_a_snapshot_that_is_missing_and_only_then(
                     service._snapshots.write = refuse  # type: ignore[method-assign, assignment]
                 else:
                     assert service._office is not None
-                    service._office.log.trim = refuse  # type: ignore[method-assign, assignment]
+                    service._office.log.trim = refuse  # type: ignore[method-assign]
                 for _ in range(20):
                     await service.submit(b"x")
                 await asyncio.sleep(1)

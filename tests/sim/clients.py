@@ -19,6 +19,7 @@ from quire.testing.sim.process import Incarnation
 from tests.sim.history import Violation
 from tests.sim.machines import Machine, World
 from tests.sim.store import SimStore
+from tests.support.stretching import as_it_is
 
 T = TypeVar("T")
 
@@ -72,6 +73,7 @@ class ClientMachine(Machine):
             clock=self.clock,
             options=self.world.options,
             observer=self.world.conformance.observer(self.name),
+            stretching=as_it_is,
         )
         return life
 

@@ -36,7 +36,7 @@ from quire.errors import (
 from quire.log.manifest.capacity import check_takeover
 from quire.log.manifest.holder import Process
 from quire.log.manifest.manifest import LogManifest, Segment, SegmentEnd
-from quire.log.manifest.options import LogOptions
+from quire.log.manifest.options import READ_NEEDS_PASSWORD, LogOptions
 from quire.log.manifest.record import ManifestRecord, once
 from quire.log.manifest.recovery import (
     ATTEMPTS_MAX,
@@ -180,6 +180,14 @@ class TakeOver:
         assert segment is not None
         return Tenure(manifest, segment, writer)
 
+    def _keep(self, manifest: LogManifest) -> LogManifest:
+        """Store that reads need the password, if this leader says so and the log says nothing: the
+        next leader may not say it, and must not write for every peer.
+        """
+        if not self._options.read_needs_password or READ_NEEDS_PASSWORD in manifest.settings:
+            return manifest
+        return manifest.set_options({READ_NEEDS_PASSWORD: "true"})
+
     async def _named(self) -> Process | None:
         """Return the process that the manifest is to name.
 
@@ -240,7 +248,7 @@ class TakeOver:
                 return manifest
             if _shape(manifest) != _shape(seen):
                 raise LostRaceError(f"log {self._record.name!r} was taken over by another leader")
-            taken = (manifest or base).take_over(ends, ledger, self._now_ms(), floor)
+            taken = self._keep(manifest or base).take_over(ends, ledger, self._now_ms(), floor)
             if named is None:
                 return taken
             return replace(taken, holder=named.takes(taken.epoch, self._now_ms()))

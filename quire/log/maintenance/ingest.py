@@ -43,7 +43,7 @@ from quire.log.manifest.capacity import PART_BYTES, check_growth, manifest_bytes
 from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.jobs import Limits, forgotten_count
 from quire.log.manifest.manifest import EMPTY, Job, LogManifest, SegmentEnd
-from quire.log.manifest.options import LogOptions
+from quire.log.manifest.options import LogOptions, of_log
 from quire.log.manifest.page_tree import Place, below
 from quire.log.manifest.pages_at_hand import lists
 from quire.log.manifest.record import ManifestRecord, once
@@ -125,6 +125,8 @@ class Ingest:
             digest=options.digest,
             custom_metadata={"log": self._record.name, "job": job},
             placement=options.placement,
+            read_needs_password=options.read_needs_password,
+            salt=manifest.log_id.encode() if manifest else b"",
             along=registration,
         )
 
@@ -436,7 +438,7 @@ def _check_space(manifest: LogManifest, job: Job | None, parts: int) -> None:
 
 def _limits(manifest: LogManifest) -> Limits:
     """Return how many jobs a log remembers, by its stored options: there is no leader to ask."""
-    options = LogOptions().with_stored(manifest.settings)
+    options = of_log(manifest.settings)
     return Limits(options.jobs_max, options.jobs_seconds)
 
 

@@ -42,6 +42,7 @@ from quire.errors import (
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.metadata import LedgerMetadata
 from quire.log.manifest.manifest import LogManifest, Segment
+from quire.log.manifest.options import READ_NEEDS_PASSWORD
 from quire.log.manifest.pages_at_hand import ask, lists
 from quire.log.manifest.record import ManifestRecord, once
 from quire.log.manifest.recovery import recover_segment
@@ -240,7 +241,9 @@ async def rebuild_manifest(
     lived = await _logs_with_records(catalog, found, password)
     _check_one(name, lived)
     log_id, segments = next(iter(lived.items()), (new_log_id, ()))
-    mine = [labels for _, labels in found if labels.log_id == log_id or not lived]
+    own = [(each, labels) for each, labels in found if labels.log_id == log_id or not lived]
+    mine = [labels for _, labels in own]
+    was_guarded = any(each.read_needs_password for each, _ in own)
     next_segment = max(labels.segment for labels in mine) + 1
     manifest = LogManifest(
         name,
@@ -251,6 +254,7 @@ async def rebuild_manifest(
         next_segment=next_segment,
         first_offset=segments[0].first_offset or 0 if segments else 0,
         trimmed_to=_trim_point(segments, next_segment),
+        settings={READ_NEEDS_PASSWORD: "true"} if was_guarded else {},
     )
     if broken := manifest.check():
         reason = f"the ledgers that are left break {', '.join(broken)}: some are missing"

@@ -21,6 +21,14 @@ from quire.log.records.keyring import Keyring
 from quire.log.records.producers import PRODUCER_SECONDS, PRODUCERS_LIMIT, PRODUCERS_MAX
 from quire.units import parse_bytes, parse_seconds
 
+READ_NEEDS_PASSWORD: Final = "read_needs_password"
+"""The name of the option, as a log stores it."""
+
+READS_NEED_ONE: Final = (
+    "reads of the log need its password (read_needs_password), and none was given: give "
+    "LogOptions(password=…), or --password or QUIRE_PASSWORD"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
@@ -34,6 +42,9 @@ class LogOptions:
     """Where the copies may be, as `require=rack:2`; None: as the client's `LedgerOptions` say."""
     digest: DigestKind = DigestKind.CRC32C
     password: bytes = field(default=b"", repr=False)
+    read_needs_password: bool = False
+    """Whether bookies give entries of new segments only to peers that know the password: an option
+    of the log, from the first leader with it on."""
 
     roll_bytes: int = 256 * 1024 * 1024
     """A segment is rolled when it holds as much; a reader of one segment needs a few seconds."""
@@ -91,6 +102,8 @@ class LogOptions:
             if isinstance(value, (int, float)) and not (value > 0 or (may_be_zero and value == 0)):
                 allowed = "zero or positive" if may_be_zero else "positive"
                 raise ConfigurationError(f"{name} must be {allowed}, not {value}")
+        if self.read_needs_password and not self.password:
+            raise ConfigurationError(READS_NEED_ONE)
         self._check_at_most("producers_max", PRODUCERS_LIMIT)
         self._check_at_most("jobs_max", JOBS_LIMIT)
         body = self.batch_bytes + 4 * self.batch_records
@@ -144,6 +157,7 @@ STORED_OPTIONS: Final[
     "batch_bytes": parse_bytes,
     "batch_records": int,
     "compression": str,
+    READ_NEEDS_PASSWORD: _flag,
     "retention_seconds": parse_seconds,
     "retention_bytes": parse_bytes,
     "retention_cursors": _flag,
@@ -152,6 +166,15 @@ STORED_OPTIONS: Final[
     "jobs_max": int,
     "jobs_seconds": parse_seconds,
 }
+
+
+def of_log(settings: Mapping[str, str]) -> LogOptions:
+    """Return the options stored in a log, for programs that do not write it: with the defaults
+    for all others, and a stand-in for a password.
+
+    Raises `ConfigurationError` for a name or a value that is not valid.
+    """
+    return LogOptions(password=b"any").with_stored(settings)
 
 
 def stored_text(name: str, text: str) -> str:

@@ -7,14 +7,15 @@ same way, and ask the same questions before they do.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Final
 
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError, LogBeingDeletedError, LogSealedError, NoSuchLedgerError
+from quire.ledger.catalog import LedgerCatalog
 from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
-from quire.log.manifest.options import LogOptions
+from quire.log.manifest.options import LogOptions, of_log
 from quire.log.records.batch import decode_header
 from quire.log.records.encryption import last_txid_of
 from quire.log.records.keyring import Keyring
@@ -170,7 +171,17 @@ def segment_options(
         options.digest,
         ledger_labels(manifest, epoch, options.keyring) if keeps_labels else {},
         options.placement,
+        options.read_needs_password,
+        manifest.log_id.encode(),
     )
+
+
+async def check_settings(catalog: LedgerCatalog, settings: Mapping[str, str]) -> None:
+    """Raise for options that a log cannot have: `ConfigurationError` for a value that makes no
+    sense, and as `LedgerCatalog.check_read_password` where reads are to need the password.
+    """
+    if of_log({name: text for name, text in settings.items() if text}).read_needs_password:
+        await catalog.check_read_password()
 
 
 def check_writable(manifest: LogManifest) -> None:

@@ -154,6 +154,8 @@ class LedgerSegments:
             digest=wanted.digest,
             custom_metadata=wanted.labels,
             placement=wanted.placement,
+            read_needs_password=wanted.read_needs_password,
+            salt=wanted.salt,
             along=along,
         )
         return LedgerSink(writer)
@@ -161,6 +163,8 @@ class LedgerSegments:
     async def check_room(self, wanted: SegmentOptions) -> None:
         """See `SegmentStore.check_room`."""
         replication = wanted.replication or Replication()
+        if wanted.read_needs_password:
+            await self._catalog.check_read_password()
         await self._catalog.check_bookies(replication, wanted.placement)
 
     def fits(self, sink: SegmentSink, wanted: SegmentOptions) -> bool:
@@ -170,6 +174,7 @@ class LedgerSegments:
         return (
             metadata.custom_metadata == wanted.labels
             and metadata.replication == (wanted.replication or Replication())
+            and metadata.read_needs_password == wanted.read_needs_password
             and metadata.placement == self._catalog.placement(wanted.placement)
             and self._catalog.is_whole(metadata)
         )

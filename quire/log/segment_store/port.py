@@ -63,6 +63,11 @@ class SegmentOptions:
     digest: DigestKind = DigestKind.CRC32C
     labels: Mapping[str, str] = field(default_factory=dict)
     placement: Placement | None = None
+    read_needs_password: bool = False
+    """Whether the store gives entries only to peers that know the password."""
+    salt: bytes = b""
+    """The password is stretched with it: segments with one salt share the work. Empty: each segment
+    has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +249,9 @@ class SegmentStore(Protocol):
         ...
 
     async def check_room(self, wanted: SegmentOptions) -> None:
-        """Raise `NotEnoughBookiesError` when no segment could be created now."""
+        """Raise `NotEnoughBookiesError` when no segment could be created now, and what `create`
+        would raise for options that this store cannot serve.
+        """
         ...
 
     def fits(self, sink: SegmentSink, wanted: SegmentOptions) -> bool:

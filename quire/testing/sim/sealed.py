@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import NoReturn, Protocol, TypeVar, TypeVarTuple
 
+from quire.aio.computing import Computation
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -41,16 +43,27 @@ class Threads(Protocol):
 
 
 class SealedLoop(asyncio.AbstractEventLoop):
-    """Refuses sockets, threads, signals, executors: everything."""
+    """Refuses sockets, threads, signals, executors: everything but work that only computes."""
 
     threads: Threads | None = None
 
     def run_in_executor(
         self, executor: object, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
+        if isinstance(func, Computation):
+            return self._computed(func)
         if self.threads is None:
             raise SimEscape(f"{func!r} leaves the simulation for a thread")
         return self.threads.run(lambda: func(*args))
+
+    def _computed(self, work: Computation[T]) -> asyncio.Future[T]:
+        """Return the result of work that only computes: no other task can tell when it ran."""
+        done: asyncio.Future[T] = self.create_future()
+        try:
+            done.set_result(work())
+        except Exception as error:
+            done.set_exception(error)
+        return done
 
 
 def _escape(name: str) -> Callable[..., NoReturn]:
