@@ -27,13 +27,14 @@ from quire.ledger.remote import RemoteBookie
 from quire.storage.serving.grpc_service import serve_bookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import decode_reply, decode_request
-from quire.wire.framed import ConnectionOverError, connect
+from quire.wire.framed import ConnectionOverError, connect, pack_message
+from quire.wire.news import decode_news_reply
 from quire.wire.reads import NoMessageError
 from quire.wire.tls import Contexts
 from quire.wire.transport import open_channel
 from tests.fuzz.requests import Fuzzed, Way, request
 from tests.wire.certificates import Directory, contexts
-from tests.wire.test_fuzz import Pair, holdings
+from tests.wire.test_fuzz import KEY, RUN, Pair, holdings
 
 GROWTH_MAX: Final = 64 * 1024 * 1024
 """What a process may have grown from the hundredth request on: caches and arenas, no leak of a
@@ -42,6 +43,8 @@ kilobyte for each of 100,000 requests."""
 WARM: Final = 500
 SAVED_EACH: Final = 500
 HERE: Final = "127.0.0.1:0"
+LAST: Final = 2**63
+"""The number of the good subscription after the wrong message."""
 
 
 class SecurePair(Pair):
@@ -70,10 +73,14 @@ class SecurePair(Pair):
             return
         for bookie in (self.served, self.oracle):
             bookie.ledgers.clear()
+            if way is Way.NEWS:
+                await bookie.add(7, KEY, RUN)
         async with asyncio.timeout(30):
             if way is Way.FRAME:
                 await self._send_frame(data)
                 await self._apply("Add", data)
+            elif way is Way.NEWS:
+                await self._send_news(method, data)
             else:
                 await self._send_bytes(way, method, data)
         assert holdings(self.served) == holdings(self.oracle), fuzzed
@@ -91,6 +98,24 @@ class SecurePair(Pair):
             while (answer := await connection.read()) is not None:
                 reply: pb.AddReply = decode_reply(answer)
                 if reply.HasField("refusal") or reply.settled >= wanted:
+                    break
+        connection.abort()
+
+    async def _send_news(self, method: str, data: bytes) -> None:
+        """Send a connection for subscriptions. It ends with a good one, which the bookie serves
+        unless it has ended the connection.
+        """
+        last = pb.Subscribe(subscription=LAST, ledger=7, above=-1, bytes=1000, quiet_ms=10)
+        good = pack_message(pb.NewsRequest(subscribe=[last]).SerializeToString())
+        assert self._address.runs is not None
+        connection = await connect(self._address.runs, data + good, self._tls.open("b1"))
+        with contextlib.suppress(ConnectionOverError):
+            hello = await connection.read()
+            while method == "news" and hello and (answer := await connection.read()) is not None:
+                reply = decode_news_reply(answer)
+                if reply.HasField("refusal") or any(
+                    each.subscription == LAST for each in reply.news
+                ):
                     break
         connection.abort()
 

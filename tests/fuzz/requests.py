@@ -1,14 +1,14 @@
 """Wrong requests by number: number n of a seed is the same request in each run, so that a campaign
 goes on where it ended, and one request can be sent again.
 
-They are the requests of tests/wire/test_fuzz.py with a field or bytes changed, and bytes that never
-were a request.
+They are the requests of tests/wire/test_fuzz.py with a field or bytes changed, connections for
+subscriptions with a wrong hello or message, and bytes that never were a request.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -16,6 +16,8 @@ from typing import Any, Final, NamedTuple
 from google.protobuf.message import Message
 
 from quire.wire import bookie_pb2 as pb
+from quire.wire.framed import HELLO_GREETING, pack_message
+from quire.wire.hello import SUBSCRIPTIONS, Hello, encode_hello
 from tests.wire.test_fuzz import KEY, REQUESTS, RUN, SEALER
 
 NUMBERS: Final = [0, 1, 2, 7, 8, -1, 2**31, 2**32 - 1, 2**63 - 1, -(2**63)]
@@ -37,6 +39,8 @@ class Way(StrEnum):
     """As a message of a connection for runs."""
     STREAM = "stream"
     """As bytes in place of the greeting of a connection for runs."""
+    NEWS = "news"
+    """As a connection for subscriptions: greeting, hello, messages."""
     PLAIN = "plain"
     """As bytes without TLS, to one of the ports."""
 
@@ -52,13 +56,71 @@ class Fuzzed(NamedTuple):
 def request(seed: int, number: int) -> Fuzzed:
     """Return request `number` of a seed."""
     rng = random.Random(f"{seed}:{number}")
-    way = rng.choices(list(Way), (70, 20, 6, 4))[0]
+    way = rng.choices(list(Way), (60, 18, 6, 12, 4))[0]
+    if way is Way.NEWS:
+        return _news(rng)
     if way in (Way.STREAM, Way.PLAIN):
         head = rng.choice([b"", b"quire/runs/1\n", b"quire/runs/2\n", b"PRI * HTTP/2.0\r\n\r\n"])
         return Fuzzed(way, rng.choice(["runs", "grpc"]), head + rng.randbytes(rng.randrange(400)))
     wanted = rng.choice([each for each in REQUESTS if way is Way.GRPC or each.method == "Add"])
     change = rng.choice([_alter, _damage])
     return Fuzzed(way, wanted.method, change(wanted.message, rng))
+
+
+NEWS: Final = (
+    pb.NewsRequest(
+        bookie="b1",
+        subscribe=[
+            pb.Subscribe(subscription=1, ledger=7, above=-1, first=0, bytes=1000, quiet_ms=10),
+            pb.Subscribe(subscription=2, ledger=8, above=-1, bytes=1, quiet_ms=1, key=KEY),
+        ],
+    ),
+    pb.NewsRequest(
+        bookie="b1",
+        subscribe=[pb.Subscribe(subscription=3, ledger=7, above=1, first=2, bytes=300)],
+        credit=[pb.Credit(subscription=1, bytes=500, first=1)],
+        unsubscribe=[2],
+    ),
+    pb.NewsRequest(credit=[pb.Credit(subscription=3, bytes=2**20)], unsubscribe=[1, 9]),
+)
+HELLO: Final = Hello("a client", features=frozenset({SUBSCRIPTIONS}))
+
+
+def _news(rng: random.Random) -> Fuzzed:
+    """Return a connection with one wrong message, the hello or one of those after it."""
+    hello = encode_hello(HELLO)
+    if rng.random() < 0.2:
+        said = _damage_bytes(hello, rng)
+        return Fuzzed(Way.NEWS, "hello", HELLO_GREETING + pack_message(said) + _frames(NEWS))
+    wrong = rng.randrange(len(NEWS))
+    change = rng.choice([_alter_news, _damage])
+    said = HELLO_GREETING + pack_message(hello) + _frames(NEWS[:wrong])
+    said += pack_message(change(NEWS[wrong], rng)) + _frames(NEWS[wrong + 1 :])
+    return Fuzzed(Way.NEWS, "news", said)
+
+
+def _frames(messages: Iterable[Message]) -> bytes:
+    return b"".join(pack_message(each.SerializeToString()) for each in messages)
+
+
+def _alter_news(message: Message, rng: random.Random) -> bytes:
+    """Change a field of a part, repeat a part, or put in very many."""
+    changed = pb.NewsRequest.FromString(message.SerializeToString())
+    parts: list[Any] = [*changed.subscribe, *changed.credit]
+    part: Any = rng.choice(parts)
+    match rng.choice(["field", "field", "twice", "many", "bookie"]):
+        case "field":
+            name = rng.choice(list(part.DESCRIPTOR.fields_by_name))
+            with suppress(ValueError):  # out of the field's range: it stays as it was
+                setattr(part, name, VALUES[type(getattr(part, name))](rng))
+        case "twice":
+            repeated = changed.subscribe if isinstance(part, pb.Subscribe) else changed.credit
+            repeated.append(part)
+        case "many":
+            changed.unsubscribe.extend([rng.choice([0, 1, 2**64 - 1])] * rng.choice([2, 20_000]))
+        case _:
+            changed.bookie = VALUES[str](rng)
+    return changed.SerializeToString()
 
 
 def _alter(message: Message, rng: random.Random) -> bytes:
@@ -77,7 +139,11 @@ def _alter(message: Message, rng: random.Random) -> bytes:
 
 
 def _damage(message: Message, rng: random.Random) -> bytes:
-    data = bytearray(message.SerializeToString())
+    return _damage_bytes(message.SerializeToString(), rng)
+
+
+def _damage_bytes(message: bytes, rng: random.Random) -> bytes:
+    data = bytearray(message)
     for _ in range(rng.randint(1, 4)):
         at = rng.randint(0, len(data))
         kind = rng.choice(["flip", "insert", "remove", "cut"])

@@ -143,6 +143,14 @@ def lac_of(packet: bytes) -> EntryId:
     return int(LAC_HEADER.unpack_from(packet)[1]) if len(packet) >= LAC_HEADER.size else NO_ENTRY
 
 
+class _NotSentError(Exception):
+    """News could not be sent: the other side has left, and no subscription is to blame."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
 class NewsStream:
     """One connection, from its first message to its end."""
 
@@ -238,6 +246,8 @@ class NewsStream:
             ):
                 while not await self._tell(number, place):
                     reception.refuse_when_draining()
+        except _NotSentError as error:
+            self._broken(error.reason)
         except Exception as error:
             failure = reception.failure(error)
             await self._send(pb.News(subscription=number, failure=failure))
@@ -279,4 +289,7 @@ class NewsStream:
 
     async def _send(self, news: pb.News) -> None:
         async with self._writing:
-            await self._context.write(pb.NewsReply(news=[news]))
+            try:
+                await self._context.write(pb.NewsReply(news=[news]))
+            except Exception as error:
+                raise _NotSentError(error) from error

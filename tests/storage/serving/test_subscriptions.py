@@ -14,7 +14,7 @@ from quire.errors import CorruptEntryError, EntryUnknownError, UnauthorizedError
 from quire.rights.roles import Action
 from quire.run import pack_run, split_run
 from quire.storage.serving.limits import Reception, ServiceLimits
-from quire.storage.serving.subscriptions import decode_subscriptions
+from quire.storage.serving.subscriptions import NewsStream, decode_subscriptions
 from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import decode_failure
@@ -322,6 +322,37 @@ def test_the_end_of_a_connection_ends_all_its_subscriptions() -> None:
         await reception.ended()
 
     virtually(main)
+
+
+def test_a_client_that_has_left_is_no_error_of_the_bookie(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A stranger could fill the log with tracebacks: it subscribes, and leaves before the news."""
+
+    class Left:
+        def __init__(self) -> None:
+            ask = pb.Subscribe(subscription=1, ledger=7, above=-1, bytes=1000, quiet_ms=10)
+            self.said = [pb.NewsRequest(bookie="b1", subscribe=[ask])]
+
+        async def read(self) -> object:
+            if self.said:
+                return self.said.pop()
+            await asyncio.Event().wait()
+            raise AssertionError("unreachable")
+
+        async def write(self, message: pb.NewsReply, /) -> None:
+            raise ConnectionError("the connection is closed")
+
+    async def main() -> None:
+        bookie = MemoryBookie("b1")
+        await add(bookie, 0, 1, lac=0)
+        reception = Reception(bookie, "b1")
+        with pytest.raises(ConnectionError, match="is closed"):
+            await NewsStream(reception, Left()).serve()
+        assert reception.waits.taken == 0
+
+    virtually(main)
+    assert [each.message for each in caplog.records if "internal error" in each.message] == []
 
 
 def test_a_bookie_that_ends_tells_its_subscribers() -> None:
