@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from typing import Final
 
 SLOW_SECONDS: Final = 1.0
-"""A request that takes longer is written to the log, with its stages."""
+"""A request that takes as long is written to the log, with its stages."""
 
 LINES_BURST: Final = 20
 """So many lines may come at once; after them one a second. A slow disk makes all appends slow."""
@@ -109,7 +109,7 @@ class SlowRequests:
     """Writes slow requests to a log, at a bounded rate. One owner, on one loop."""
 
     def __init__(self, log: logging.Logger, seconds: float = SLOW_SECONDS) -> None:
-        """A request is slow if it takes longer than `seconds`; infinity turns the log off."""
+        """A request is slow if it takes `seconds` or longer: each with 0, none with infinity."""
         self.seconds: Final = seconds
         self._log: Final = log
         self._left = float(LINES_BURST)
@@ -122,7 +122,7 @@ class SlowRequests:
         """Write a finished request to the log if it was slow. After too many lines the next line
         counts it instead. `keys` are its bookie, ledger and so on; empty ones are left out.
         """
-        if now - trace.arrived <= self.seconds or not self._may_say(now):
+        if now - trace.arrived < self.seconds or not self._may_say(now):
             return
         stages = {stage: round(taken, 6) for stage, taken in trace.stages(now).items()}
         about = {key: value for key, value in keys.items() if value not in ("", None)}

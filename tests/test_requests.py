@@ -81,7 +81,7 @@ def test_a_wait_that_was_asked_for_is_no_stage() -> None:
 
 def test_only_requests_over_the_threshold_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     slow = SlowRequests(LOG, 1.0)
-    slow.tell("add", trace(arrived=5.0), 6.0, "5e-1", {})
+    slow.tell("add", trace(arrived=5.0), 5.999, "5e-1", {})
     assert not caplog.records
     about = {"ledger": 7, "entry": 0, "peer": "", "bookie": None}
     slow.tell("add", trace(arrived=5.0, accepted=5.25), 6.5, "5e-2", about)
@@ -109,3 +109,8 @@ def test_a_slow_disk_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) ->
 def test_infinity_turns_the_log_off(caplog: pytest.LogCaptureFixture) -> None:
     SlowRequests(LOG, float("inf")).tell("add", trace(), 1e9, "5e-1", {})
     assert not caplog.records
+
+
+def test_zero_logs_each_request(caplog: pytest.LogCaptureFixture) -> None:
+    SlowRequests(LOG, 0.0).tell("add", trace(arrived=5.0), 5.0, "5e-1", {})
+    assert len(caplog.records) == 1

@@ -75,6 +75,10 @@ class RootGroup(click.Group):
             return returned
         except BrokenPipeError as error:
             raise _ReaderGoneError from error
+        except KeyboardInterrupt:
+            if not sys.stderr.isatty():  # click ends the line of a terminal's ^C
+                raise click.Abort from None
+            raise
 
     def main(
         self,

@@ -34,6 +34,7 @@ from quire.ledger.known import KnownLedger
 from quire.ledger.quorum_call import QuorumCall
 from quire.ledger.recent import RecentEntries
 from quire.ledger.tail import BACKOFF, Heard, TailWatch
+from quire.metrics.meter import SILENT_METER, ClientMeter
 
 ReadRuns: TypeAlias = Callable[[EntryId, EntryId], AsyncGenerator[list[Entry], None]]
 """Yields the entries of a confirmed range, in lists of consecutive ones."""
@@ -44,6 +45,7 @@ class EntrySource(NamedTuple):
 
     known: KnownLedger
     read_runs: ReadRuns
+    meter: ClientMeter = SILENT_METER
 
 
 @dataclass(eq=False, slots=True)
@@ -57,7 +59,7 @@ class SharedTail:
     """The tail of one ledger. Made and ended by `SharedTails`."""
 
     def __init__(self, source: EntrySource, first: EntryId) -> None:
-        self.known, self._read_runs = source
+        self.known, self._read_runs, self._meter = source
         self.recent = RecentEntries(min(first, self.known.confirmed + 1))
         self.places: dict[_Place, None] = {}
         """The places of its followers."""
@@ -106,7 +108,7 @@ class SharedTail:
     async def _run(self) -> None:
         known, recent, pauses = self.known, self.recent, BACKOFF.pauses()
         asking = QuorumCall[str, Heard]()
-        with closing(TailWatch(known, asking)) as watch:
+        with closing(TailWatch(known, asking, self._meter)) as watch:
             self._watch = watch
             async with asking:
                 while True:

@@ -14,6 +14,7 @@ Not here: how messages travel (wire/run_calls.py), and the proofs in news (`tail
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from copy import copy
@@ -30,6 +31,7 @@ from quire.errors import (
 )
 from quire.ledger.run_stream import NO_MESSAGE
 from quire.ledger.subscription import PushedNews
+from quire.requests import run_id
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import decode_failure
 from quire.wire.news import PARTS_MAX, NewsAccount, OverdrawnError, cost_of
@@ -40,6 +42,8 @@ from quire.wire.run_calls import (
     StreamRefusedError,
     StreamUntrustedError,
 )
+
+_log = logging.getLogger(__name__)
 
 CREDIT_BYTES: Final = 256 * 1024
 """Bytes of a subscription on their way and unread: a burst of 200 entries of 1 KiB, and more
@@ -168,6 +172,9 @@ class NewsFeed:
             found.end(self.broken)
             return found
         self._tails[self._last] = found
+        request = run_id(self._call.stream, self._last)
+        text = "subscription %s at bookie %s: ledger %d, entry %d and the next"
+        _log.debug(text, request, self.bookie, ledger, first, extra={"request": request})
         self._queue(
             pb.Subscribe(
                 subscription=self._last,
@@ -196,6 +203,11 @@ class NewsFeed:
             return
         self.broken = error
         tails, self._tails = self._tails, {}
+        if tails:
+            text = "%d subscriptions at bookie %s end (%s…): %s"
+            request = run_id(self._call.stream, min(tails))
+            about = {"request": request}
+            _log.debug(text, len(tails), self.bookie, request, error, extra=about)
         for tail in tails.values():
             tail.end(error)
         self._outbox.clear()

@@ -307,7 +307,7 @@ class LedgerReader(Handle):
         return follow(self._tails, self._source(), self._begin_tail, self._closed, first)
 
     def _source(self) -> EntrySource:
-        return EntrySource(self._known, self.read_runs)
+        return EntrySource(self._known, self.read_runs, self._meter)
 
     def _begin_tail(self) -> EntrySource:
         """Return the source of a tail, which outlives this reader while others follow."""

@@ -216,7 +216,7 @@ class RunStream:
             return
         stream, peer, slow = self._name
         now = self._loop.time()
-        if now - self._waiting[next(iter(self._waiting))].arrived <= slow.seconds:
+        if now - self._waiting[next(iter(self._waiting))].arrived < slow.seconds:
             return
         for number, each in self._waiting.items():
             if number > last:

@@ -40,6 +40,7 @@ from quire.ledger.quorum_call import QuorumCall, within
 from quire.ledger.read_plan import Nearness, covering
 from quire.ledger.subscription import PushedNews, Subscribable, Subscription
 from quire.ledger.verify import pushed_entries, unverified_entry, verified_lac
+from quire.metrics.meter import SILENT_METER, ClientMeter, FollowerFigures
 
 WAIT_SECONDS: Final = 30.0
 """How long a bookie is asked to wait for news before it answers without any."""
@@ -78,8 +79,16 @@ class TailWatch:
     subscriptions.
     """
 
-    def __init__(self, known: KnownLedger, asking: QuorumCall[str, Heard]) -> None:
+    def __init__(
+        self,
+        known: KnownLedger,
+        asking: QuorumCall[str, Heard],
+        meter: ClientMeter = SILENT_METER,
+    ) -> None:
+        """`meter` is told of subscriptions and of what they bring."""
         self._known = known
+        self._meter = meter
+        meter.watch(self)
         self._told = asyncio.Event()
         self._asking = asking
         self._failures: dict[str, int] = {}
@@ -112,6 +121,8 @@ class TailWatch:
             self._unsubscribe(chosen)
         key, answer = await asking.next()
         if isinstance(answer, QuireError):
+            if key in self._subscribed:
+                self._meter.subscription_ended(type(answer).__name__)
             if key == _METADATA and not isinstance(answer, RetryError):
                 raise answer
             if isinstance(answer, NotPermittedError):
@@ -185,6 +196,7 @@ class TailWatch:
             proves=news.hint > known.confirmed,
         )
         known.confirm(lac)
+        self._meter.pushed(len(entries))
         self.pushed.put(entries)
 
     async def _wait_news(self, bookie: BookieId, pause: float) -> News | PushedNews:
@@ -204,6 +216,9 @@ class TailWatch:
                 return await self._wait_tail(bookie)
             subscribed = self._subscribed[bookie] = found
         return await subscribed.next()
+
+    def _figures(self) -> FollowerFigures:
+        return FollowerFigures(sum(not each.is_over for each in self._subscribed.values()))
 
     def close(self) -> None:
         """End all subscriptions."""

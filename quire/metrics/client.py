@@ -23,6 +23,7 @@ from quire.metrics.meter import (
     CountingMeter,
     ElectionFigures,
     Figures,
+    FollowerFigures,
     LogFigures,
     ReaderFigures,
     WriterFigures,
@@ -119,16 +120,20 @@ def _counted(meter: CountingMeter) -> Iterator[Metric]:
         ("quire_append_total", meter.append_outcomes),
         ("quire_ensemble_changes_total", meter.replacements),
         ("quire_hedged_reads_total", meter.hedges),
+        ("quire_subscriptions_ended_total", meter.subscription_ends),
         ("quire_elections_won_total", meter.terms_won),
         ("quire_elections_lost_total", meter.terms_lost),
     ):
         yield values(name, single(counts))
+    yield value("quire_subscription_entries_total", meter.pushed_entries)
 
 
 def _of(seen: list[Figures]) -> Iterator[Metric]:
     writers = [each for each in seen if isinstance(each, WriterFigures)]
     yield value("quire_window_entries", sum(each.unconfirmed for each in writers))
     yield value("quire_position_down", sum(each.positions_down for each in writers))
+    followers = [each for each in seen if isinstance(each, FollowerFigures)]
+    yield value("quire_subscriptions", sum(each.subscriptions for each in followers))
     logs = [each for each in seen if isinstance(each, LogFigures)]
     yield values("quire_log_epoch", pairs((each.log, each.epoch) for each in logs))
     yield values("quire_log_segments", pairs((each.log, each.segments) for each in logs))

@@ -63,7 +63,14 @@ class ElectionFigures(NamedTuple):
     leads: bool
 
 
-Figures: TypeAlias = WriterFigures | LogFigures | ReaderFigures | ElectionFigures
+class FollowerFigures(NamedTuple):
+    """What follows a ledger at one moment."""
+
+    subscriptions: int
+    """Bookies that push its entries."""
+
+
+Figures: TypeAlias = WriterFigures | LogFigures | ReaderFigures | ElectionFigures | FollowerFigures
 
 
 class Watched(Protocol):
@@ -100,6 +107,12 @@ class ClientMeter:
 
     def hedged(self, won: bool) -> None:
         """A second bookie was asked because the first was slow; `won` if it answered first."""
+
+    def pushed(self, entries: int) -> None:
+        """A bookie pushed news, with so many entries that the client did not have yet."""
+
+    def subscription_ended(self, reason: str) -> None:
+        """A subscription ended by an error, of this name."""
 
     def asked_store(self, request: str, outcome: str, seconds: float) -> None:
         """The metadata store answered a request."""
@@ -153,6 +166,8 @@ class CountingMeter(ClientMeter):
         self.takeovers: dict[str, Durations] = {}
         self.fetches: dict[str, Durations] = {}
         self.hedges: Counter[str] = Counter()
+        self.pushed_entries = 0
+        self.subscription_ends: Counter[str] = Counter()
         self.store_requests: dict[StoreRequest, Durations] = {}
         self.terms_won: Counter[str] = Counter()
         self.terms_lost: Counter[str] = Counter()
@@ -187,6 +202,14 @@ class CountingMeter(ClientMeter):
         """See `ClientMeter.hedged`."""
         self.hedges["true" if won else "false"] += 1
 
+    def pushed(self, entries: int) -> None:
+        """See `ClientMeter.pushed`."""
+        self.pushed_entries += entries
+
+    def subscription_ended(self, reason: str) -> None:
+        """See `ClientMeter.subscription_ended`."""
+        self.subscription_ends[reason] += 1
+
     def asked_store(self, request: str, outcome: str, seconds: float) -> None:
         """See `ClientMeter.asked_store`."""
         self.store_requests.setdefault(StoreRequest(request, outcome), Durations()).add(seconds)
@@ -212,6 +235,7 @@ class CountingMeter(ClientMeter):
     def merge(self, other: CountingMeter) -> None:
         """Add another meter's counts. What it watches is left out."""
         self.appends.merge(other.appends)
+        self.pushed_entries += other.pushed_entries
         for mine, its in zip(self._counters(), other._counters(), strict=True):
             mine.update(its)
         _merge(self.recoveries, other.recoveries)
@@ -220,7 +244,7 @@ class CountingMeter(ClientMeter):
         _merge(self.store_requests, other.store_requests)
 
     def _counters(self) -> Iterator[Counter[str]]:
-        yield from (self.append_outcomes, self.replacements, self.hedges)
+        yield from (self.append_outcomes, self.replacements, self.hedges, self.subscription_ends)
         yield from (self.terms_won, self.terms_lost)
 
 

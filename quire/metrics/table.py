@@ -91,6 +91,10 @@ _STATE: Final = (
             "mending_ledgers_left": "ledgers that it has yet to make whole",
             "journal_waiting": "records that wait for a batch of the journal",
             "journal_p99_microseconds": "the time that 99 of 100 of the last 1,024 batches kept",
+            "subscription_clients": "connections over which followers have entries pushed",
+            "subscriptions_open": "subscriptions on them, one a ledger that a client follows",
+            "subscriptions_without_credit": "those that wait until their follower has taken what "
+            "was sent",
         },
     ),
     *_bookie(
@@ -119,7 +123,7 @@ _REQUESTS: Final = (
         {
             "refused_total": "[peers that were refused or dropped]"
             "(operations.md#peers-that-stall): `unfinished`, `unread`, `silent`, `connections`, "
-            "`idle`, `calls`, `streams`, `busy`, `hello`, `tls`, `rights`",
+            "`idle`, `calls`, `streams`, `busy`, `greeting`, `hello`, `tls`, `rights`",
         },
         "reason",
     ),
@@ -179,6 +183,11 @@ _COUNTERS: Final = _bookie(
         "mending_entries_total": "entries that were fetched",
         "mending_bytes_total": "their bytes",
         "mending_failures_total": "attempts at a ledger that failed",
+        "subscription_messages_total": "news that were pushed to followers, empty ones included",
+        "subscription_entries_total": "entries in them",
+        "subscription_bytes_total": "the bytes of these entries, as they are stored",
+        "subscription_credit_waits_total": "times that a subscription had to wait until its "
+        "follower had taken what was sent",
     },
 )
 
@@ -252,7 +261,22 @@ _CLIENT: Final = (
             "quire_window_entries": "entries of this client's ledgers that are sent and not "
             "confirmed",
             "quire_position_down": "places of its ensembles without a bookie that takes entries",
+            "quire_subscriptions": "bookies that push entries of ledgers that this client follows",
         },
+    ),
+    *_rows(
+        *(Owner.CLIENT, Kind.COUNTER),
+        {
+            "quire_subscription_entries_total": "entries that bookies pushed, each counted once",
+        },
+    ),
+    *_rows(
+        *(Owner.CLIENT, Kind.COUNTER),
+        {
+            "quire_subscriptions_ended_total": "subscriptions that ended by an error, by its name; "
+            "they are made anew",
+        },
+        "reason",
     ),
     *_rows(
         *(Owner.CLIENT, Kind.GAUGE),

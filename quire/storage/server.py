@@ -362,8 +362,8 @@ async def serve(
         serving = partial(serve_bookie, bookie, cookie.bookie, listen, listen_runs, tls=tls)
         serving = partial(serving, advertise=advertise, limits=limits, lets_read=node.lets_read)
         knowing = doorkeeper and partial(doorkeeper, store, cookie.bookie)
-        doors = _doors(partial(serving, beside=beside, refusals=meter.refusals), knowing)
-        address = await stack.enter_async_context(doors)
+        serving = partial(serving, beside=beside, refusals=meter.refusals, news=meter.news)
+        address = await stack.enter_async_context(_doors(serving, knowing))
         address = replace(address, labels=labels.at_host(socket.gethostname()))
         registration = Registration(
             *(store, obedient, address, rng, session_timeout),

@@ -113,6 +113,8 @@ class FramedConnection(asyncio.Protocol):
         self._over: str | None = None
         self._error: Exception | None = None
         self._alarm: asyncio.TimerHandle | None = None
+        self.stranger = b""
+        """The first bytes of a client that greeted in another way; empty for other clients."""
 
     @property
     def address(self) -> str:
@@ -200,6 +202,8 @@ class FramedConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._over is None:
             self._over, self._error = ("" if error is None else _reason(error)), error
+            if self._on_greeted is not None:
+                self.stranger = b"".join(self._parts)[: len(GREETING)]
         self._is_full = False
         self._forget_alarm()
         if self._budgets is not None:
@@ -292,6 +296,7 @@ class FramedConnection(asyncio.Protocol):
         if self._on_greeted is not None:
             self.greeting = data[: len(GREETING)]
             if self.greeting not in (GREETING, HELLO_GREETING):
+                self.stranger = self.greeting
                 self._break("it speaks another protocol")
                 return len(data)
             at = len(GREETING)

@@ -69,6 +69,9 @@ class RunCall(Protocol):
 class NewsCall(Protocol):
     """One connection for subscriptions, from its opening to its end."""
 
+    stream: str
+    """The id of the connection, by which both sides name its subscriptions in logs."""
+
     async def is_offered(self) -> bool:
         """Return whether the bookie serves subscriptions here. Raises as `read`."""
         ...
@@ -235,6 +238,7 @@ class FramedNews(FramedCall):
 
     def __init__(self, address: str, hello: Hello, session: TlsSession | None = None) -> None:
         super().__init__(address, replace(hello, features=frozenset({SUBSCRIPTIONS})), session)
+        self.stream = hello.stream
 
     async def is_offered(self) -> bool:
         try:

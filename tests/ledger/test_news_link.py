@@ -28,6 +28,7 @@ class Call:
         self.written: list[pb.NewsRequest] = []
         self.said: asyncio.Queue[pb.NewsReply | Exception | None] = asyncio.Queue()
         self.is_cancelled = False
+        self.stream = "5e"
 
     async def is_offered(self) -> bool:
         await asyncio.sleep(0.001)

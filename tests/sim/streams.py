@@ -179,6 +179,8 @@ class NewsConnection(Connection):
     It keeps the account of each subscription a third time, beside the two ends.
     """
 
+    stream = ""
+
     def __init__(self, link: SimLink) -> None:
         super().__init__(link)
         self._accounts: dict[int, int] = {}

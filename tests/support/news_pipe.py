@@ -24,6 +24,7 @@ class NewsPipe:
     """Implements `NewsCall` for the client, and `NewsContext` for the bookie."""
 
     end = None
+    stream = ""
 
     def __init__(self, reception: Reception, *, is_offered: bool = True) -> None:
         self.requests: list[pb.NewsRequest] = []

@@ -261,7 +261,7 @@ class AddStream:
         did not, none did.
         """
         slow, now = self._reception.slow, self._now()
-        if now - settled[0].arrived <= slow.seconds:
+        if now - settled[0].arrived < slow.seconds:
             return
         peer, stream, _ = self._origin
         for number, slot in enumerate(settled, last - len(settled) + 1):

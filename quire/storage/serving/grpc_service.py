@@ -47,6 +47,7 @@ from quire.storage.serving.limits import (
     named_peer,
     owner_of_call,
 )
+from quire.storage.serving.news_counts import NewsCounts
 from quire.storage.serving.refusals import Refusals
 from quire.storage.serving.run_listener import serve_runs
 from quire.wire import bookie_pb2 as pb
@@ -252,7 +253,8 @@ class BookieService:
     @_answers(pb.InfoReply)
     async def Info(self, request: pb.InfoRequest) -> pb.InfoReply:  # noqa: N802
         info = await self.bookie.info()
-        return encode_info(replace(info, in_use=self.reception.in_use()))
+        counters = {**info.counters, **self.reception.news.counters()}
+        return encode_info(replace(info, in_use=self.reception.in_use(), counters=counters))
 
 
 @asynccontextmanager
@@ -267,6 +269,7 @@ async def serve_bookie(
     refusals: Refusals | None = None,
     doorkeeper: Doorkeeper | None = None,
     lets_read: LetsRead | None = None,
+    news: NewsCounts | None = None,
     drain_seconds: float = 5.0,
     tls: Contexts | None = None,
     beside: TlsPorts | None = None,
@@ -276,8 +279,8 @@ async def serve_bookie(
 
     With `listen_runs`, another host:port, runs are taken there as plain frames as well. Clients are
     told the host `advertise` instead of the host of `listen`; a wildcard such as 0.0.0.0 needs it.
-    `refusals` counts what peers are refused; `doorkeeper` knows their rights, `lets_read` the keys
-    that reads need. With certificates the
+    `refusals` counts what peers are refused, `news` what followers are sent; `doorkeeper` knows
+    their rights, `lets_read` the keys that reads need. With certificates the
     ports take connections with TLS only; if there are ports `beside`, these do, and the others take
     connections without.
 
@@ -288,7 +291,7 @@ async def serve_bookie(
     for address in (listen, listen_runs or listen, *(beside or ())):
         if address is not None:
             advertised(address, advertise)
-    reception = Reception(bookie, bookie_id, limits, refusals, doorkeeper, lets_read)
+    reception = Reception(bookie, bookie_id, limits, refusals, doorkeeper, lets_read, news)
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = connections_max(reception.limits.connections, descriptors)
     async with AsyncExitStack() as stack:

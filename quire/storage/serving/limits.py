@@ -35,6 +35,7 @@ from quire.rights.roles import Action
 from quire.storage.serving.handing_over import GATHERED_BYTES_MAX
 from quire.storage.serving.held_bytes import HeldBytes
 from quire.storage.serving.idlers import Idlers
+from quire.storage.serving.news_counts import NewsCounts
 from quire.storage.serving.quota import Quota
 from quire.storage.serving.refusals import Refusals
 from quire.storage.serving.uses import Uses
@@ -100,7 +101,7 @@ class ServiceLimits:
     stalled_seconds: float = 30.0
     """A peer has so long to end a message that it began, or to take an answer."""
     slow_request_seconds: float = SLOW_SECONDS
-    """A request that takes longer is written to the log, with its stages."""
+    """A request that takes as long is written to the log, with its stages."""
 
     def __post_init__(self) -> None:
         if not 0 < self.peer_share <= 1:
@@ -214,9 +215,10 @@ class Reception:
         refusals: Refusals | None = None,
         doorkeeper: Doorkeeper | None = None,
         lets_read: LetsRead | None = None,
+        news: NewsCounts | None = None,
     ) -> None:
         """Without a doorkeeper each peer may do everything; without `lets_read` reads need no
-        key.
+        key. `refusals` and `news` count for the operator.
         """
         self.bookie = bookie
         self._lets_read = lets_read
@@ -224,6 +226,7 @@ class Reception:
         self.bookie_id = bookie_id
         self.limits = limits or ServiceLimits()
         self.refusals = refusals or Refusals()
+        self.news = news or NewsCounts()
         limits, share = self.limits, self.limits.share
         self.unfinished = HeldBytes(
             *("a message is not finished", "unfinished", limits.unfinished_bytes),

@@ -19,6 +19,7 @@ from quire.metrics.figures import Durations
 from quire.metrics.meter import OK
 from quire.outline import Outline
 from quire.storage.disk.port import Disk, DiskSpace, File
+from quire.storage.serving.news_counts import NewsCounts
 from quire.storage.serving.refusals import Refusals
 
 T = TypeVar("T")
@@ -49,6 +50,7 @@ class Meter:
         self.written_bytes: Counter[str] = Counter()
         """By place."""
         self.refusals = Refusals()
+        self.news = NewsCounts()
         self.loop_lag = 0.0
         """How many seconds later than asked for the loop ran a timer last."""
 

@@ -108,7 +108,11 @@ def _state(info: BookieInfo) -> Iterator[Metric]:
 
 
 def _counted(info: BookieInfo) -> Iterator[Metric]:
-    for name, number in info.counters.items():
+    return _named(info.counters)
+
+
+def _named(counters: Mapping[str, int]) -> Iterator[Metric]:
+    for name, number in counters.items():
         gauge = f"quire_bookie_{name}"
         if gauge in BY_NAME:
             yield value(gauge, number)
@@ -129,6 +133,7 @@ def _measured(meter: Meter) -> Iterator[Metric]:
     yield histogram("quire_bookie_disk_write_seconds", written)
     yield values("quire_bookie_disk_written_bytes_total", single(meter.written_bytes))
     yield value("quire_bookie_loop_lag_seconds", meter.loop_lag)
+    yield from _named(meter.news.counters())
 
 
 def _certificate(vitals: Vitals) -> Iterator[Metric]:

@@ -54,6 +54,10 @@ TLS_ONLY: Final = (
     "--tls-ca"
 )
 
+TLS_RECORD: Final = b"\x16\x03"
+HTTP_METHODS: Final = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PRI", b"OPTIONS", b"CONNECT"})
+"""How clients of other protocols begin that end up at the wrong port."""
+
 SILENT_MAX: Final = 1024
 """Connections at the same time that have not greeted yet. One more ends the connection that has
 been silent longest: our clients greet at once, whatever other clients do."""
@@ -149,6 +153,8 @@ class _RunPort:
 
     def _lost(self, connection: FramedConnection) -> None:
         """Give up the stream of a connection: its answers are no longer received."""
+        if connection.stranger:
+            self._refusals.count("greeting", _stranger(connection))
         self._silent.pop(connection, None)
         self._seats.left(connection)
         serving = self._streams.pop(connection, None)
@@ -233,6 +239,16 @@ class _RunPort:
         for stream in serving:
             stream.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
+
+
+def _stranger(connection: FramedConnection) -> str:
+    """Say how a client greeted that speaks another protocol. Its bytes are not believed."""
+    said, remedy = connection.stranger, "this port is for clients of quire"
+    if said.startswith(TLS_RECORD):
+        remedy = "it speaks TLS, and this port takes connections without TLS"
+    elif said.split(b" ")[0] in HTTP_METHODS:
+        remedy = "it speaks HTTP: give it the port of --metrics, or a gateway"
+    return f"{connection.address or 'a client'} began with {said!r}: {remedy}"
 
 
 @asynccontextmanager

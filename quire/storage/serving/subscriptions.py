@@ -18,6 +18,7 @@ Not here: how messages travel (run_listener.py), and the limits of all calls (li
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any, Final, Protocol
 
 from quire.aio.tasks import Tasks
@@ -30,10 +31,12 @@ from quire.errors import (
     NoSuchLedgerError,
     WrongBookieError,
 )
+from quire.requests import REQUEST_ID, Trace, requesting, run_id
 from quire.rights.calls import SUBSCRIBE
 from quire.run import ScannedRun, pack_run, scan_run
 from quire.storage.serving.add_stream import NOWHERE, Origin
 from quire.storage.serving.limits import Reception
+from quire.storage.serving.news_counts import NewsCounts
 from quire.wire import bookie_pb2 as pb
 from quire.wire.identity import ANONYMOUS, Identity
 from quire.wire.news import (
@@ -46,6 +49,8 @@ from quire.wire.news import (
 )
 from quire.wire.reads import NoMessageError
 from quire.wire.transport import EOF
+
+_log = logging.getLogger(__name__)
 
 QUIET_SECONDS_MIN: Final = 0.01
 QUIET_SECONDS_MAX: Final = 600.0
@@ -100,11 +105,14 @@ class Place:
         self.first = max(self.first, first)
         self._funded.set()
 
-    async def funded(self) -> None:
+    async def funded(self, counts: NewsCounts) -> None:
         """Return when there is credit."""
-        while not self.account.is_open:
-            self._funded.clear()
-            await self._funded.wait()
+        if self.account.is_open:
+            return
+        with counts.without_credit():
+            while not self.account.is_open:
+                self._funded.clear()
+                await self._funded.wait()
 
     @property
     def bytes_max(self) -> int:
@@ -181,7 +189,7 @@ class NewsStream:
 
         Raises the errors of the context.
         """
-        with self._reception.streaming(self):
+        with self._reception.streaming(self), self._reception.news.client():
             receiving = asyncio.ensure_future(self._receive())
             try:
                 await asyncio.wait([receiving, self._over], return_when="FIRST_COMPLETED")
@@ -235,7 +243,17 @@ class NewsStream:
         self._places[number] = place, work
 
     async def _follow(self, number: int, place: Place) -> None:
-        """Send the news of one subscription until it ends."""
+        """Send the news of one subscription until it ends, as one request of its client."""
+        reception, origin, ledger = self._reception, self._origin, place.ledger
+        with requesting(run_id(origin.stream, number)) as request, reception.news.subscription():
+            about = {"request": request, "peer": origin.peer}
+            _log.debug("subscription %s of ledger %d begins", request, ledger, extra=about)
+            try:
+                await self._send_all(number, place)
+            finally:
+                _log.debug("subscription %s of ledger %d ends", request, ledger, extra=about)
+
+    async def _send_all(self, number: int, place: Place) -> None:
         reception, origin, ledger = self._reception, self._origin, place.ledger
         try:
             reception.refuse_when_draining()
@@ -260,20 +278,34 @@ class NewsStream:
 
     async def _tell(self, number: int, place: Place) -> bool:
         """Send news once; return whether they are the last."""
-        await place.funded()
         bookie, reception = self._reception.bookie, self._reception
+        await place.funded(reception.news)
         tail = await bookie.wait_tail(place.ledger, place.above, place.quiet)
+        trace = Trace(reception.now())
         await self._permit(place)
         newest = None if tail.frame is None else scan_run(pack_run([tail.frame]))
         if newest is None or newest.last <= place.first:
             is_next = newest is not None and newest.last == place.first
-            await self._send(place.news(number, tail, newest if is_next else None))
+            await self._push(number, place, tail, newest if is_next else None, trace)
             return bool(tail.fenced)
         bytes_max = place.bytes_max
         async with reception.gathering.turn(self._origin.owner, bytes_max):
             run = await self._read(place, newest.last, bytes_max)
-            await self._send(place.news(number, tail, run))
+            await self._push(number, place, tail, run, trace)
         return bool(tail.fenced)
+
+    async def _push(
+        self, number: int, place: Place, tail: LedgerTail, run: ScannedRun | None, trace: Trace
+    ) -> None:
+        """Send news and count them; if that takes long since they were there, it is logged."""
+        reception, origin = self._reception, self._origin
+        trace.worked, first = reception.now(), place.first
+        await self._send(place.news(number, tail, run))
+        entries, size = (0, 0) if run is None else (run.count, len(run.data))
+        reception.news.sent(entries, size)
+        about = {"bookie": reception.bookie_id, "ledger": place.ledger, "entry": first}
+        about["peer"] = origin.peer
+        reception.slow.tell("news", trace, reception.now(), REQUEST_ID.get(), about)
 
     async def _read(self, place: Place, last: EntryId, bytes_max: int) -> ScannedRun | None:
         """Return entries from the place on; None where the client has to read the rest, because

@@ -373,3 +373,28 @@ def test_a_bookie_that_ends_tells_its_subscribers() -> None:
 def test_junk_is_refused_by_name() -> None:
     with pytest.raises(Exception, match="cannot be decoded"):
         decode_subscriptions(b"\xff\xff")
+
+
+def test_followers_are_counted_and_those_without_credit() -> None:
+    async def main() -> None:
+        bookie, reception = MemoryBookie("b1"), Reception(MemoryBookie("b1"), "b1")
+        reception.bookie = bookie
+        async with talking(reception) as talk:
+            await add(bookie, 0, 1, lac=0)
+            await talk.subscribe(bytes=1)
+            told = reception.news.counters()
+            assert (told["subscription_clients"], told["subscriptions_open"]) == (1, 1)
+            assert (told["subscriptions_without_credit"], told["subscription_credit_waits"]) == (
+                1,
+                1,
+            )
+            pushed = [told[f"subscription_{each}"] for each in ("messages", "entries")]
+            assert pushed == [1, 1]
+            assert told["subscription_bytes"] > 0
+            await talk.say(credit=[pb.Credit(subscription=1, bytes=10_000, first=1)])
+            assert reception.news.counters()["subscriptions_without_credit"] == 0
+        told = reception.news.counters()
+        assert (told["subscription_clients"], told["subscriptions_open"]) == (0, 0)
+        assert told["subscription_credit_waits"] == 1, "what was counted stays"
+
+    virtually(main)
