@@ -302,13 +302,13 @@ async def crowded() -> Proof:
 async def _busy_share(here: Scene, indexes: Sequence[int]) -> float:
     """Return the largest share of the time that a bookie's process was at work."""
     pids = [here.cluster._process(each).pid for each in indexes]
-    before = [_worked(each) for each in pids]
+    before = [worked(each) for each in pids]
     await asyncio.sleep(WATCH_SECONDS)
-    after = [_worked(each) for each in pids]
+    after = [worked(each) for each in pids]
     return max(map(float.__sub__, after, before)) / WATCH_SECONDS
 
 
-def _worked(pid: int) -> float:
+def worked(pid: int) -> float:
     """Return the seconds of a processor that a process has used."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

@@ -21,7 +21,9 @@ from quire.ledgers import Replication
 from quire.metastore import open_store
 from quire.repair.healing import open_healing
 from tests.drills.auditor_drills import away, crowded, paused, returned, silenced, voided
+from tests.drills.program_drills import looked, probed, upgraded
 from tests.drills.scene import REPLICATION, DrillError, Proof, Scene, check, scene
+from tests.drills.store_drills import deposed, restored
 from tests.support.command import started
 
 LEDGERS: Final = 300
@@ -267,5 +269,6 @@ DRILLS: Final[dict[str, Drill]] = {
     for each in (
         *(lost, stopped, closed, shown, drained, refused, rolled, racks, hosts, regions),
         *(returned, paused, silenced, away, voided, crowded),
+        *(restored, deposed, upgraded, probed, looked),
     )
 }
