@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations fuzz soak sql apache interop judges s2 netns browser picture drills bench bench-peers bench-quick proto format clean spec tlc docs spark spark-cluster metrics alerts audit
+	ablations mutations fuzz soak sql apache interop judges s2 netns sandbox browser picture drills bench bench-peers bench-quick proto format clean spec tlc docs spark spark-cluster metrics alerts audit
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -234,6 +234,9 @@ spark-cluster: $(VENV)/test.stamp ## Spark on a cluster of its own: drivers, exe
 
 netns: $(VENV)/test.stamp ## real partitions between hosts of our own; needs root and iproute2
 	@$(BIN)/python -m pytest tests/netns
+
+sandbox: $(VENV)/test.stamp ## a bookie in the sandbox of its unit, without systemd; needs root, systemd-analyze and libseccomp2
+	@$(BIN)/python -m pytest tests/sandbox
 
 # Debian's packages: `make` installs them when it may, else it says what to install.
 $(VENV)/browser.stamp: $(VENV)/test.stamp

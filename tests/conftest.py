@@ -66,6 +66,7 @@ MARKS: Final = {
         "metastore/test_sqlite_thread.py",
         "netns",
         "repair",
+        "sandbox",
         "sim",
         "spark",
         "sql/test_contract.py",
@@ -110,7 +111,7 @@ MARKS: Final = {
         "wire/test_link_breaking.py",
         "wire/test_link_limits.py",
     ),
-    "root": ("netns",),
+    "root": ("netns", "sandbox"),
     "browser": ("browser",),
 }
 """Marks by place, so that no file can forget its own. A test of ZooKeeper is marked by its name.

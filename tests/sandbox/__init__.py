@@ -1,0 +1,1 @@
+"""The sandbox of the unit for systemd, tried on a real bookie without systemd (needs root)."""
