@@ -29,6 +29,7 @@ from quire.errors import (
     UnreadableError,
 )
 from quire.ledger.options import LedgerOptions
+from quire.ledger.pushed_read import read_pushed
 from quire.ledger.quorum import Replication, stride_of
 from quire.ledger.quorum_call import QuorumCall, within
 from quire.ledger.read_plan import Nearness, cover, fallbacks
@@ -81,6 +82,28 @@ class EntryFetcher:
         job = _Fetch(self, replication, ensemble, first, last, turn, bytes_max)
         with timed(self.meter.fetched):
             return await job.run()
+
+    async def fetch_pushed(
+        self,
+        replication: Replication,
+        ensemble: Sequence[BookieId],
+        first: EntryId,
+        last: EntryId,
+        *,
+        turn: int = 0,
+    ) -> list[Entry] | None:
+        """Return all entries first … last of a closed ledger; None when they have to be fetched.
+
+        All must be of one fragment, with the ensemble `ensemble`. Only a bookie that holds each of
+        them is asked (`pushed_read`). Raises nothing.
+        """
+        if replication.is_striped:
+            return None
+        suspects, nearness = self.suspects(ensemble), self.nearness(ensemble)
+        bookie = ensemble[cover(replication, turn, suspects, nearness)[0]]
+        seconds = self.options.speculative_delay
+        with timed(self.meter.fetched):
+            return await read_pushed(self.bookies.bookie(bookie), self.sealer, first, last, seconds)
 
     def nearness(self, ensemble: Sequence[BookieId]) -> Nearness:
         """Return how far the bookies of an ensemble are."""

@@ -227,6 +227,9 @@ class LedgerReader(Handle):
         Cancellation: ends the reading only.
         """
         end = await self._bound(first, last)
+        if (small := await self._pushed(first, end)) is not None:
+            yield small
+            return
         async with aclosing(self._runs(first, end)) as runs:
             async for run in runs:
                 yield run
@@ -355,6 +358,19 @@ class LedgerReader(Handle):
         raise InvalidRequestError(
             f"entry {wanted} of ledger {self.ledger} is past the last confirmed entry {known}: "
             "follow the ledger, or read unconfirmed entries"
+        )
+
+    async def _pushed(self, first: EntryId, last: EntryId) -> list[Entry] | None:
+        """Return a small part of a closed ledger in one list; None if it has to be fetched."""
+        metadata = self._metadata
+        if metadata.length is None or metadata.last_entry is None or first > last:
+            return None
+        size = metadata.length * (last - first + 1) // (metadata.last_entry + 1)
+        fragment = metadata.fragment_of(first)
+        if size > self._options.small_read_bytes or fragment != metadata.fragment_of(last):
+            return None
+        return await self._fetcher.fetch_pushed(
+            metadata.replication, fragment.bookies, first, last, turn=first
         )
 
     def _runs(self, first: EntryId, last: EntryId) -> AsyncGenerator[list[Entry], None]:

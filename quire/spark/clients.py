@@ -16,8 +16,10 @@ from quire.ledger.options import LedgerOptions
 from quire.log.records.keyring import Keyring, read_key_file
 from quire.sync import SyncClient
 
-OPTIONS: Final = LedgerOptions(read_ahead_bytes=16 * 1024 * 1024)
-"""Workers read from end to end: four answers of the largest size are under way."""
+OPTIONS: Final = LedgerOptions(read_ahead_bytes=16 * 1024 * 1024, small_read_bytes=64 * 1024)
+"""Workers read from end to end: four answers of the largest size are under way. A log may have
+thousands of small segments.
+"""
 
 _kept: tuple[int, str, SyncClient, AbstractContextManager[SyncClient]] | None = None
 
