@@ -229,7 +229,6 @@ spark: build/spark-$(PYSPARK)/ready.stamp ## the tests of Spark on PYSPARK=4.0, 
 	@build/spark-$(PYSPARK)/bin/python -m pytest -W ignore tests/spark
 
 spark-cluster: $(VENV)/test.stamp ## Spark on a cluster of its own: drivers, executors and jobs killed KILLS=20 times
-	@$(BIN)/python -m pytest -o timeout=1800 tests/spark/cluster_check.py
 	@$(BIN)/python -m tests.spark.kill_drivers --standalone --kills $(KILLS)
 
 netns: $(VENV)/test.stamp ## real partitions between hosts of our own; needs root and iproute2
