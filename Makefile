@@ -260,8 +260,9 @@ bench-peers: $(VENV)/test.stamp apache ## beside Apache BookKeeper and Kafka, in
 bench-quick: $(VENV)/test.stamp apache ## the same in short rounds; names the ratios that fell since the record
 	@$(BIN)/python -m benchmarks.peers --rounds 2 --seconds 1.5 --against benchmarks/peers/record.json
 
-proto: $(VENV)/dev.stamp ## regenerate quire/wire/bookie_pb2*.py
-	@$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. quire/wire/bookie.proto
+proto: $(VENV)/dev.stamp ## regenerate the code of quire/wire and quire/gateway/rpc
+	@$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. quire/wire/bookie.proto quire/gateway/rpc/logs.proto
+	@$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. quire/gateway/rpc/status.proto
 
 clean: ## remove what was installed and built
 	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -52,6 +52,7 @@ MARKS: Final = {
         "election/test_expired_candidates.py",
         "fuzz",
         "gateway/kafka/test_clients.py",
+        "gateway/rpc/test_service.py",
         "healing/test_costs.py",
         "judges",
         "ledger/test_long_trouble.py",

@@ -338,8 +338,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
 """The rooms of a package, lowest first. A room imports itself and the rooms before it."""
 
 DOORS: dict[str, tuple[str, ...]] = {
-    "grpc": ("quire.wire", "quire.bench"),
-    "google.protobuf": ("quire.wire",),
+    "grpc": ("quire.wire", "quire.gateway.rpc", "quire.bench"),
+    "google.protobuf": ("quire.wire", "quire.gateway.rpc"),
     "ssl": ("quire.wire.tls", "quire.metastore.zookeeper_client", "quire.bookkeeper.tls"),
     "kazoo": (
         "quire.metastore.zookeeper_client",

@@ -1,4 +1,4 @@
-"""`quire gateway`: logs over HTTP."""
+"""`quire gateway`: logs over HTTP, gRPC and Kafka's protocol."""
 
 from __future__ import annotations
 
@@ -65,6 +65,14 @@ def gateway() -> None:
     help="Certificate to serve Kafka's clients over TLS with.",
 )
 @click.option("--kafka-key", type=_FILE, help="Private key of that certificate.")
+@click.option("--grpc", metavar="HOST:PORT", help="Serve gRPC there, too.")
+@click.option(
+    "--grpc-advertise",
+    metavar="HOST:PORT",
+    help="Address that clients of gRPC are sent to. [default: --grpc]",
+)
+@click.option("--grpc-certificate", type=_FILE, help="Certificate to serve gRPC over TLS with.")
+@click.option("--grpc-key", type=_FILE, help="Private key of that certificate.")
 @click.option(
     "--token-file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -94,6 +102,10 @@ def serve(
     kafka_advertise: str | None,
     kafka_certificate: Path | None,
     kafka_key: Path | None,
+    grpc: str | None,
+    grpc_advertise: str | None,
+    grpc_certificate: Path | None,
+    grpc_key: Path | None,
     token_file: Path | None,
     insecure_network: bool,
     limits: tuple[tuple[str, float], ...],
@@ -112,17 +124,17 @@ def serve(
     Examples:
       quire gateway serve
       quire gateway serve --listen 127.0.0.1:8180 --token-file /etc/quire/tokens
-      quire gateway serve --kafka 127.0.0.1:9092
+      quire gateway serve --kafka 127.0.0.1:9092 --grpc 127.0.0.1:8190
     """
     tokens = read_tokens(token_file)
     logging.begin()
     allow_descriptors()
     bounds = build(GatewayLimits, limits)
-    more = {"advertise": kafka_advertise, "certificate": kafka_certificate, "key": kafka_key}
-    for name, value in more.items():
-        if kafka is None and value is not None:
-            raise ConfigurationError(f"--kafka-{name} needs --kafka")
-    doors = Doors(listen, advertise, kafka, kafka_advertise, kafka_certificate, kafka_key)
+    doors = Doors(
+        *(listen, advertise, kafka, kafka_advertise, kafka_certificate, kafka_key),
+        *(grpc, grpc_advertise, grpc_certificate, grpc_key),
+    )
+    doors.check()
     work = partial(_serve, settings, doors, insecure_network, tokens, bounds)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
@@ -136,6 +148,17 @@ class Doors(NamedTuple):
     kafka_advertise: str | None
     kafka_certificate: Path | None
     kafka_key: Path | None
+    grpc: str | None
+    grpc_advertise: str | None
+    grpc_certificate: Path | None
+    grpc_key: Path | None
+
+    def check(self) -> None:
+        """Raise `ConfigurationError` for an option of a port that is not served."""
+        for name, value in self._asdict().items():
+            port, _, rest = name.partition("_")
+            if rest and value is not None and getattr(self, port) is None:
+                raise ConfigurationError(f"--{port}-{rest} needs --{port}")
 
 
 async def _serve(
@@ -149,22 +172,21 @@ async def _serve(
 
     def announce(place: GatewayPlace) -> None:
         if settings.json:
-            print_json({"gateway": place.url, "kafka": place.kafka})
+            print_json({"gateway": place.url, "kafka": place.kafka, "grpc": place.grpc})
         else:
             url = place.url
             click.echo(f"gateway answers at {url}; its calls are in {url}/v1/openapi.json")
             if place.kafka is not None:
                 click.echo(f"Kafka's clients are answered at {place.kafka}")
+            if place.grpc is not None:
+                click.echo(f"gRPC is answered at {place.grpc}")
         sys.stdout.flush()
 
+    ports = doors._asdict()
     await serve_gateway(
-        *(settings.store_uri(), doors.listen),
+        *(settings.store_uri(), ports.pop("listen")),
+        **ports,
         insecure_network=insecure_network,
-        advertise=doors.advertise,
-        kafka=doors.kafka,
-        kafka_advertise=doors.kafka_advertise,
-        kafka_certificate=doors.kafka_certificate,
-        kafka_key=doors.kafka_key,
         tokens=tokens,
         limits=limits,
         on_ready=announce,

@@ -1,4 +1,4 @@
-"""A gateway: logs over HTTP and to Kafka's clients, for programs that are not written in Python.
+"""A gateway: logs over HTTP, gRPC and to Kafka's clients, for programs in any language.
 
     POST /v1/logs/orders/records      append
     GET  /v1/logs/orders/records      read, wait for more, or stream
@@ -9,8 +9,8 @@ own: a gateway that was replaced has its writes refused.
 
 Read `bodies.py` (what requests say, and how records are written; pure), `answers.py` (how an error
 becomes an answer; pure), `limits.py` (how much may be under way; pure), `owners.py` (the logs that
-this gateway writes), `reads.py`, `app.py` (the routes), `server.py` (the process). The room
-`kafka` answers Kafka's clients.
+this gateway writes), `space.py` (bytes of clients), `reads.py`, `app.py` (the routes),
+`server.py` (the process). The room `kafka` answers Kafka's clients, `rpc` those of gRPC.
 
 May import: quire.client, quire.connection and what they give out. Never: storage.
 """

@@ -4,6 +4,7 @@ The families of errors are answered alike, so that a program needs to know six c
 
     400, 403, 404, 409, 410, 412, 413    the request must change
     307                      another gateway writes the log: Location
+    408                      the client has stalled
     429, 503                 nothing happened: try again after Retry-After
     504 outcome_unknown      it may or may not have happened. A repetition is harmless with a
                              producer and its sequence; without one, read before repeating
@@ -43,9 +44,11 @@ class GatewayError(Exception):
 class ElsewhereError(GatewayError):
     """Another gateway writes the log."""
 
-    def __init__(self, log: str, address: str) -> None:
+    def __init__(self, log: str, address: str, grpc: str | None = None) -> None:
+        """`address` is its URL, `grpc` its `host:port` for gRPC, if it has one."""
         super().__init__(f"log {log!r} is written by the gateway at {address}")
         self.address = address
+        self.grpc = grpc
 
 
 class LedElsewhereError(GatewayError):
@@ -78,6 +81,10 @@ class BodyTooLargeError(GatewayError):
         super().__init__(f"the body has more than {bytes_max} bytes: send fewer records at a time")
 
 
+class StalledError(GatewayError):
+    """A client has sent nothing, or taken nothing, for too long."""
+
+
 class ErrorAnswer(NamedTuple):
     """How a family of errors is answered."""
 
@@ -96,6 +103,7 @@ FAMILIES: Final[tuple[tuple[type[Exception], ErrorAnswer], ...]] = (
     (LogSealedError, ErrorAnswer(409, "sealed")),
     (PositionTrimmedError, ErrorAnswer(410, "trimmed")),
     (BodyTooLargeError, ErrorAnswer(413, "too_large")),
+    (StalledError, ErrorAnswer(408, "stalled")),
     (EntryTooLargeError, ErrorAnswer(413, "too_large")),
     (UnauthorizedError, ErrorAnswer(403, "forbidden")),
     (NotPermittedError, ErrorAnswer(403, "not_permitted")),
@@ -116,6 +124,11 @@ FAMILIES: Final[tuple[tuple[type[Exception], ErrorAnswer], ...]] = (
 def kind_of(error: QuireError | GatewayError) -> ErrorAnswer:
     """Return how an error is answered."""
     return next(kind for family, kind in FAMILIES if isinstance(error, family))
+
+
+def retry_seconds(error: QuireError | GatewayError) -> float | None:
+    """Return after how many seconds to try again, if it is certain that nothing happened."""
+    return None if isinstance(error, OutcomeUnknownError) else kind_of(error).retry_after
 
 
 def answer_to(

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from quire.client import Client
@@ -59,6 +60,8 @@ LIMIT: Final = 1000
 
 LIMIT_MAX: Final = 10_000
 
+PROTO: Final = Path(__file__).parent / "rpc" / "logs.proto"
+
 _UNKNOWN: Final = "send Authorization: Bearer TOKEN"
 
 _log = logging.getLogger(__name__)
@@ -101,9 +104,9 @@ class Gateway:
         self.is_ending = False
         self.tokens = tokens
         self.admission = Admission(limits)
-        self._meter = GatewayMeter()
+        self.meter = GatewayMeter()
         self.figures = figures_of(
-            self._meter, self.admission, owners, registry or CollectorRegistry()
+            self.meter, self.admission, owners, registry or CollectorRegistry()
         )
         """Returns the figures of the process, and the media type of that text."""
         self.app = Starlette(
@@ -116,7 +119,7 @@ class Gateway:
         )
 
     async def _answer(self, call: HttpCall, action: Action | None, request: Request) -> Response:
-        with self._meter.timed(call.handler.__name__) as status:
+        with self.meter.timed(call.handler.__name__) as status:
             response = await self._respond(call, action, request)
             status.append(response.status_code)
         return response
@@ -334,6 +337,11 @@ async def describe(gateway: Gateway, request: Request) -> Response:
     return JSONResponse(openapi())
 
 
+async def proto(gateway: Gateway, request: Request) -> Response:
+    """Return the file from which clients of gRPC generate their code."""
+    return Response(PROTO.read_bytes(), media_type="text/plain")
+
+
 _LOG: Final = "/v1/logs/{name}"
 _READS: Final = {
     "from": "offset, position, time, txid:N, beginning or latest; beginning by default",
@@ -360,6 +368,7 @@ CALLS: Final[tuple[HttpCall, ...]] = (
     HttpCall("PUT", f"{_LOG}/cursors/{{cursor}}", move_cursor, "Move or create a cursor", {}),
     HttpCall("DELETE", f"{_LOG}/cursors/{{cursor}}", delete_cursor, "Delete a cursor", {}),
     HttpCall("GET", "/v1/openapi.json", describe, "Describe these calls", {}, is_open=True),
+    HttpCall("GET", "/v1/logs.proto", proto, "The service over gRPC", {}, is_open=True),
     HttpCall("GET", "/livez", alive, "Whether the process is alive", {}, is_open=True),
     HttpCall("GET", "/readyz", ready, "Whether the gateway is ready", {}, is_open=True),
     HttpCall("GET", "/metrics", show_metrics, "Figures for Prometheus", {}),

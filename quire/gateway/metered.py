@@ -27,10 +27,10 @@ class GatewayMeter:
         self.requests: dict[AnsweredCall, Durations] = {}
 
     @contextmanager
-    def timed(self, call: str) -> Iterator[list[int]]:
+    def timed(self, call: str) -> Iterator[list[int | str]]:
         """Count the request that is answered in the block, which appends its status."""
         now = asyncio.get_running_loop().time
-        begun, status = now(), list[int]()
+        begun, status = now(), list[int | str]()
         try:
             yield status
         finally:

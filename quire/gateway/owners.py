@@ -3,8 +3,8 @@
 A log has one election: `Client.lead_log` uses the same by default. So gateways share a log with
 each other and with services: one candidate at a time writes it. A gateway stands when a request
 comes for a log that no candidate leads, and gives the log up when no request came for a while, or
-when it ends. The candidate's name of a gateway is `gateway URL`, or
-`gateway URL HOST:PORT` with the address for Kafka's clients: others send clients there.
+when it ends. A gateway's name as a candidate is `gateway URL`, then `HOST:PORT` with the address
+for Kafka's clients and `grpc=HOST:PORT`, where it has them: others send clients there.
 
 Invariants:
   - Only the winner of the election appends, through the log that it took over as such.
@@ -33,6 +33,7 @@ from quire.log.leader.log import Log
 from quire.log.manifest.options import LogOptions
 
 PREFIX: Final = "gateway "
+GRPC: Final = "grpc="
 
 
 class GatewayPlace(NamedTuple):
@@ -40,17 +41,21 @@ class GatewayPlace(NamedTuple):
 
     url: str
     kafka: str | None = None
+    grpc: str | None = None
 
     def __str__(self) -> str:
-        return f"{PREFIX}{self.url}" + (f" {self.kafka}" if self.kafka else "")
+        kafka = f" {self.kafka}" if self.kafka else ""
+        return f"{PREFIX}{self.url}{kafka}" + (f" {GRPC}{self.grpc}" if self.grpc else "")
 
     @classmethod
     def named(cls, candidate: str) -> GatewayPlace | None:
         """Return the place that a candidate's name has, None for another program."""
         if not candidate.startswith(PREFIX):
             return None
-        url, _, kafka = candidate.removeprefix(PREFIX).partition(" ")
-        return cls(url, kafka or None)
+        url, *others = candidate.removeprefix(PREFIX).split(" ")
+        kafka = next((each for each in others if not each.startswith(GRPC)), None)
+        grpc = next((each for each in others if each.startswith(GRPC)), None)
+        return cls(url, kafka or None, grpc and grpc.removeprefix(GRPC))
 
 
 _log = logging.getLogger(__name__)
@@ -66,13 +71,14 @@ class Owners:
         limits: GatewayLimits,
         options: LogOptions | None = None,
         kafka: str | None = None,
+        grpc: str | None = None,
     ) -> None:
-        """`address` is the URL that other gateways send clients to, `kafka` the `host:port` at
-        which Kafka's clients reach this one.
+        """`address` is the URL that other gateways send clients to, `kafka` and `grpc` the
+        `host:port` at which such clients reach this one.
         """
         self._client = client
         self.address = address
-        self._candidate = str(GatewayPlace(address, kafka))
+        self._candidate = str(GatewayPlace(address, kafka, grpc))
         self._limits = limits
         self._options = options
         self._owned: dict[str, _LedLog] = {}
@@ -135,7 +141,7 @@ class Owners:
             return
         place = GatewayPlace.named(leader.candidate)
         if place is not None:
-            raise ElsewhereError(name, place.url)
+            raise ElsewhereError(name, place.url, place.grpc)
         raise LedElsewhereError(name, leader.candidate)
 
     def _stand(self, name: str) -> _LedLog:

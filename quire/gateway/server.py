@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from quire.extras import needed_for
 from quire.gateway.app import Gateway
 from quire.gateway.limits import GatewayLimits
 from quire.gateway.owners import GatewayPlace, Owners
+from quire.gateway.rpc.port import RpcPort
 from quire.gateway.tokens import Token
 from quire.log.manifest.options import LogOptions
 from quire.metastore import open_store
@@ -52,8 +53,12 @@ async def serve_gateway(
     kafka_advertise: str | None = None,
     kafka_certificate: Path | None = None,
     kafka_key: Path | None = None,
+    grpc: str | None = None,
+    grpc_advertise: str | None = None,
+    grpc_certificate: Path | None = None,
+    grpc_key: Path | None = None,
 ) -> None:
-    """Serve logs over HTTP, and to Kafka's clients, until cancelled; then end in good order.
+    """Serve logs over HTTP, gRPC and to Kafka's clients, until cancelled; then end in good order.
 
     Args:
         store: the metadata store of the cluster.
@@ -70,6 +75,10 @@ async def serve_gateway(
         kafka_certificate: a file with a certificate; with `kafka_key`, Kafka's clients come over
             TLS.
         kafka_key: a file with its private key.
+        grpc: host:port where gRPC is served; None: nowhere.
+        grpc_advertise: host:port that clients of gRPC are sent to, by default `grpc`.
+        grpc_certificate: a file with a certificate; with `grpc_key`, gRPC has TLS.
+        grpc_key: a file with its private key.
 
     Raises:
         ConfigurationError: the address cannot be used, or needs consent, tokens or `advertise`; or
@@ -77,22 +86,27 @@ async def serve_gateway(
         QuireError: the errors of `connect`.
     """
     limits = limits or GatewayLimits()
-    kafka_tls = _context(kafka_certificate, kafka_key)
-    _check_exposure(listen, kafka, kafka_tls is not None, insecure_network, tokens)
-    for port, told in ((listen, advertise), (kafka, kafka_advertise)):
+    kafka_tls = _context("kafka", kafka_certificate, kafka_key)
+    grpc_tls = _context("grpc", grpc_certificate, grpc_key)
+    ports = [(listen, False), (kafka, kafka_tls is not None), (grpc, grpc_tls is not None)]
+    _check_exposure(ports, insecure_network, tokens)
+    for port, told in ((listen, advertise), (kafka, kafka_advertise), (grpc, grpc_advertise)):
         if port is not None and told is None:
             advertised(port, None)  # raises for a wildcard
     async with AsyncExitStack() as stack:
         listening = stack.enter_context(closing(bind(listen)))
         door = None if kafka is None else stack.enter_context(closing(bind(kafka)))
+        rpc = None if grpc is None else RpcPort(limits.connections)
+        bound = None if rpc is None or grpc is None else rpc.bind(grpc, grpc_certificate, grpc_key)
         place = GatewayPlace(
             advertise or f"http://{_address(listen, listening)}",
             None if kafka is None or door is None else kafka_advertise or _address(kafka, door),
+            grpc_advertise or bound,
         )
         registry = CollectorRegistry()
         client = await stack.enter_async_context(connect(store, metrics=registry, tls=tls))
         guard = await stack.enter_async_context(_guarding(store, place.url))
-        owners = Owners(client, place.url, limits, options, place.kafka)
+        owners = Owners(client, place.url, limits, options, place.kafka, place.grpc)
         gateway = Gateway(client, owners, limits, tokens, guard, registry)
         endings = [owners.close]
         if door is not None:
@@ -101,6 +115,8 @@ async def serve_gateway(
             brokers = KafkaPort(gateway, place)
             await stack.enter_async_context(brokers.serve(door, kafka_tls))
             endings.insert(0, brokers.leave)
+        if rpc is not None:
+            await stack.enter_async_context(rpc.serve(gateway))
 
         async def end() -> None:
             gateway.is_ending = True
@@ -130,23 +146,28 @@ async def _guarding(store: str, name: str) -> AsyncIterator[Guard]:
         await opened.close()
 
 
-def _context(certificate: Path | None, key: Path | None) -> ServingContext | None:
-    """Return the context of the port for Kafka's clients; None: it has no TLS."""
+def _context(port: str, certificate: Path | None, key: Path | None) -> ServingContext | None:
+    """Return the context of a port with a certificate; None: it has no TLS."""
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
-        raise ConfigurationError("--kafka-certificate and --kafka-key belong together: pass both")
+        names = f"--{port}-certificate and --{port}-key"
+        raise ConfigurationError(f"{names} belong together: pass both")
     return serving_context(certificate, key)
 
 
 def _check_exposure(
-    listen: str, kafka: str | None, has_tls: bool, accepted: bool, tokens: tuple[Token, ...]
+    ports: Sequence[tuple[str | None, bool]], accepted: bool, tokens: tuple[Token, ...]
 ) -> None:
-    """Say that other machines reach the gateway. Raises as `exposed`, and without tokens."""
-    ports = [each for each in (listen, kafka) if each is not None]
-    plain = [listen] if has_tls else ports
-    for address in ports:
-        if not tokens and not is_loopback(address) and (accepted or address not in plain):
+    """Say that other machines reach the gateway. Raises as `exposed`, and without tokens.
+
+    `ports` says which ports have TLS.
+    """
+    plain = [address for address, has_tls in ports if address is not None and not has_tls]
+    for address, _ in ports:
+        if address is None or tokens or is_loopback(address):
+            continue
+        if accepted or address not in plain:
             raise ConfigurationError(
                 f"every program that reaches {address} could read and write all logs: pass "
                 "--token-file"

@@ -95,12 +95,31 @@ HTTP: Final[Mapping[tuple[str, str], Action | None]] = {
     ("PUT", _CURSOR): READ,
     ("DELETE", _CURSOR): OPERATE,
     ("GET", "/v1/openapi.json"): None,
+    ("GET", "/v1/logs.proto"): None,
     ("GET", "/metrics"): OBSERVE,
     ("GET", "/livez"): None,
     ("GET", "/readyz"): None,
 }
 """By method and path of a gateway. None: answered to every peer, without a token. The list of logs
 names the logs that its caller may observe."""
+
+LOGS: Final[Mapping[str, Action]] = {
+    "Append": APPEND,
+    "Read": READ,
+    "ListLogs": OBSERVE,
+    "DescribeLog": OBSERVE,
+    "CreateLog": APPEND,
+    "DeleteLog": OPERATE,
+    "TrimLog": OPERATE,
+    "FindEnd": READ,
+    "LastSequence": APPEND,
+    "ListCursors": OBSERVE,
+    "FindCursor": READ,
+    "MoveCursor": READ,
+    "DeleteCursor": OPERATE,
+}
+"""By method of a gateway's service over gRPC. The list of logs names the logs that its caller may
+observe; the other calls name a log, each message of `Append` anew."""
 
 KAFKA: Final[Mapping[int, frozenset[Action]]] = {
     0: frozenset({APPEND}),  # Produce

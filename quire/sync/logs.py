@@ -110,6 +110,20 @@ class SyncLog(SyncHandle):
         )
         return self._portal.call(work)
 
+    def submit_many(
+        self,
+        records: Sequence[bytes | NewRecord],
+        *,
+        expected_offset: int | None = None,
+        producer_sequence: ProducerSequence | None = None,
+        txid: int | None = None,
+    ) -> concurrent.futures.Future[list[Appended]]:
+        """See `Log.submit_many`. The future may be waited for in any thread."""
+        work = self._log.submit_many(
+            records, expected_offset=expected_offset, producer_sequence=producer_sequence, txid=txid
+        )
+        return self._portal.submit(work)
+
     def append_table(self, table: Any) -> AppendedTable:
         """See `Log.append_table`."""
         return self._portal.call(self._log.append_table(table))

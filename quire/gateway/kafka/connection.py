@@ -30,7 +30,7 @@ from quire.gateway.kafka.messages import (
     Header,
     decode_request,
 )
-from quire.gateway.kafka.space import Space
+from quire.gateway.space import Space
 
 PIPELINED_MAX: Final = 16
 """Requests of one connection that are worked on at the same time."""

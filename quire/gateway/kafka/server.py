@@ -38,8 +38,8 @@ from quire.gateway.kafka.messages import (
 )
 from quire.gateway.kafka.nodes import Nodes
 from quire.gateway.kafka.producing import Producing
-from quire.gateway.kafka.space import ConnectionPlaces, Space
 from quire.gateway.owners import GatewayPlace
+from quire.gateway.space import ConnectionPlaces, Space
 from quire.gateway.tokens import caller
 from quire.wire.tls import ServingContext
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from functools import partial
 from random import Random
 
@@ -34,6 +33,7 @@ from quire.errors import (
     QuireError,
 )
 from quire.log.leader.failure import Failure
+from quire.log.leader.groups import GroupAppends
 from quire.log.leader.intake import take_in
 from quire.log.leader.life import Event, Life, Refusal, State
 from quire.log.leader.numbering import ProducerNumbers
@@ -62,7 +62,7 @@ from quire.tracing.spans import NO_SPANS, Spans
 _log = logging.getLogger(__name__)
 
 
-class Log(Handle, TableAppends, ProducerNumbers):
+class Log(Handle, GroupAppends, TableAppends, ProducerNumbers):
     """A log open for writing, by the leader of one epoch. Made by `LogDirectory.open`.
 
     Guarantees:
@@ -285,39 +285,6 @@ class Log(Handle, TableAppends, ProducerNumbers):
         )
         with self._failure:
             return await future
-
-    async def append_many(
-        self,
-        records: Sequence[bytes | NewRecord],
-        *,
-        expected_offset: int | None = None,
-        producer_sequence: ProducerSequence | None = None,
-        txid: int | None = None,
-    ) -> list[Appended]:
-        """Append records atomically: readers see all of them or none.
-
-        Args:
-            records: payloads or `NewRecord`s; together they fit an entry.
-            expected_offset: append only if the first record gets this offset, as in `submit`.
-            producer_sequence: one for all records, as in `submit`.
-            txid: one for all records, as in `submit`.
-
-        Returns:
-            Position and offset of each record.
-
-        Raises:
-            QuireError: the errors of `submit`.
-
-        Cancellation: does not recall the records.
-        """
-        self._home.check(self)
-        if not records:
-            return []
-        with self._failure:
-            given = (expected_offset, producer_sequence, txid)
-            group, terms = await take_in(self._record, records, *given)
-            places: list[Appended] = await (await self._pipeline.submit(group, len(group), terms))
-        return places
 
     async def _locate(self, offset: int) -> Position:
         open_segment = self._open_segment

@@ -30,8 +30,8 @@ from quire.gateway.kafka.messages import (
     Header,
 )
 from quire.gateway.kafka.server import KafkaServer
-from quire.gateway.kafka.space import ConnectionPlaces, Space
 from quire.gateway.limits import Admission, GatewayLimits
+from quire.gateway.space import ConnectionPlaces, Space
 from quire.wire.issuing import DAY
 from quire.wire.tls import serving_context
 from tests.wire.certificates import authority

@@ -1,4 +1,4 @@
-"""Bytes and places that Kafka's clients have of a gateway: bounded for each, and for all together.
+"""Bytes and places that clients have of a gateway: bounded for each, and for all together.
 
 A client decides how large its requests are, how long they take to come, and when it takes an
 answer. So a request has space before its bytes are read, in the gateway's budget of bodies
