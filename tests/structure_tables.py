@@ -94,6 +94,8 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.ledger.remote": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.ledger.links": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.ledger.run_stream": (*VALUES, "quire.ledger", "quire.wire"),
+    "quire.ledger.run_link": ("quire.aio", "quire.wire.adds"),
+    "quire.ledger.replica_sender": (*VALUES, "quire.ledger", "quire.wire.adds"),
     "quire.ledger.news_link": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.ledger.freshness": ("quire.wire",),
     "quire.bookkeeper": (

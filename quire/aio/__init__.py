@@ -2,8 +2,9 @@
 
 Read `tasks.py` (tasks that end with their owner, the first of some waits, work in a thread),
 `backoff.py` (how long to pause between attempts) and `retry.py` (which errors are transient, when
-to stop), `timing.py` (a limit of time), `alarm.py` (one timer for many deadlines), `handle.py` (the
-base of handles that close), `home.py` (the loop that a handle belongs to).
+to stop), `timing.py` (a limit of time), `alarm.py` (one timer for many deadlines), `answer.py`
+(answers without futures), `handle.py` (the base of handles that close), `home.py` (the loop that a
+handle belongs to).
 
 May import: quire.errors.
 """

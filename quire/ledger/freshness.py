@@ -41,8 +41,10 @@ class Freshness:
         Args:
             end: when the bookie's certificate ends, in seconds since 1970; None if not known.
         """
+        if self._tls is None:
+            return False
         now = asyncio.get_running_loop().time()
-        if self._tls is None or now < self._look_at:
+        if now < self._look_at:
             return False
         self._look_at = now + LOOK_SECONDS
         clock = self._tls.certificates.clock

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
+from quire.aio.answer import Answered
 from quire.bookie import (
     READ_ANSWER_BYTES_MAX,
     READ_BYTES_MAX,
@@ -34,7 +35,7 @@ from quire.requests import REQUEST_ID, SLOW_SECONDS, SlowRequests, Trace, new_re
 from quire.run import FRAME_BYTES_MAX, SIZE
 from quire.wire import bookie_pb2 as pb
 from quire.wire import reads
-from quire.wire.adds import encode_lac, encode_run
+from quire.wire.adds import RunEncoder, encode_lac, encode_run
 from quire.wire.channel import BookieChannel
 from quire.wire.codec import decode_info, decode_outlines, decode_ranges, decode_tail
 from quire.wire.hello import Hello
@@ -108,15 +109,19 @@ class RemoteBookie:
         """See `Bookie.add`. Cancelling leaves the run in its place in the stream."""
         try:
             if len(run) > SENT_RUN_BYTES_MAX:
-                raise InvalidRequestError(
-                    f"run of {len(run)} bytes exceeds the limit of {SENT_RUN_BYTES_MAX}"
-                )
+                raise _too_large(run)
             encoded = _build(
                 encode_run, ledger=ledger, key=key, run=run, recovery=recovery, deferred=deferred
             )
             return self._open_stream().submit(encoded)
         except QuireError as error:
             return refused(error)
+
+    def send(self, encoder: RunEncoder, run: bytes, answered: Answered) -> None:
+        """See `RunLink.send`."""
+        if len(run) > SENT_RUN_BYTES_MAX:
+            raise _too_large(run)
+        self._open_stream().send(encoder.encode(run), answered)
 
     def _open_stream(self) -> RunStream:
         self._check_open()
@@ -335,6 +340,10 @@ class RemoteBookie:
             await stream.close()
         await self._news.close()
         await self._grpc.close()
+
+
+def _too_large(run: bytes) -> InvalidRequestError:
+    return InvalidRequestError(f"run of {len(run)} bytes exceeds the limit of {SENT_RUN_BYTES_MAX}")
 
 
 def _is_cancelled() -> bool:

@@ -23,14 +23,15 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable
 from contextlib import suppress
-from dataclasses import dataclass
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from typing import Protocol
 
 from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
-from quire.bookie import refused
+from quire.bookie import Bookie, refused
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieBusyError, LedgerFencedError, UnauthorizedError
 from quire.ledger.backlog import Backlog
@@ -39,6 +40,8 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.quorum_call import BUSY_BACKOFF, within
 from quire.ledger.roster import Bookies
+from quire.ledger.run_link import RunLink
+from quire.wire.adds import RunEncoder
 
 
 class SenderState(StrEnum):
@@ -78,6 +81,15 @@ class SenderContext:
     owner: SenderOwner
     tasks: Tasks
     deferred_sync: bool = False
+    encoder: RunEncoder = field(init=False)
+    """Of all senders: they send the same runs, as long as they keep step."""
+    variables: Context = field(init=False)
+    """In which answers are taken: a stream has the answers of other writers too."""
+
+    def __post_init__(self) -> None:
+        encoder = RunEncoder(self.ledger, self.access_key, deferred=self.deferred_sync)
+        object.__setattr__(self, "encoder", encoder)
+        object.__setattr__(self, "variables", copy_context())
 
 
 @dataclass(slots=True, eq=False)
@@ -86,6 +98,7 @@ class _SentRun:
     data: bytes
     started: float
     answer: asyncio.Future[None] | None = None
+    """None while its link tells the outcome."""
     acknowledged: bool = False
 
 
@@ -94,6 +107,7 @@ class ReplicaSender:
 
     __slots__ = (
         "_context",
+        "_link",
         "_outstanding",
         "_syncing",
         "bookie",
@@ -125,6 +139,8 @@ class ReplicaSender:
         """Loop time when the owner revives a sender that is down."""
         self._context = context
         self._outstanding: deque[_SentRun] = deque()
+        self._link: tuple[Bookie, RunLink | None] | None = None
+        """The last link to the bookie, twice if it takes runs without futures."""
         self._syncing: asyncio.Task[None] | None = None
 
     @property
@@ -183,10 +199,21 @@ class ReplicaSender:
         run = _SentRun(through, data, asyncio.get_running_loop().time())
         self._outstanding.append(run)
         try:
+            link = self._run_link()
+            if link is not None:
+                link.send(self._context.encoder, data, partial(self._told, run))
+                return
             adding = self._add(run)
         except Exception as error:
             adding = refused(error)
         self._expect(run, adding)
+
+    def _run_link(self) -> RunLink | None:
+        """Return the bookie's link if it takes runs without futures."""
+        bookie = self._context.bookies.bookie(self.bookie)
+        if self._link is None or self._link[0] is not bookie:
+            self._link = bookie, bookie if isinstance(bookie, RunLink) else None
+        return self._link[1]
 
     def _add(self, run: _SentRun) -> Awaitable[None]:
         context = self._context
@@ -203,17 +230,23 @@ class ReplicaSender:
         if answer.cancelled():
             return
         error = answer.exception()
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        self._settled(run, error)
+
+    def _told(self, run: _SentRun, error: Exception | None) -> None:
+        self._context.variables.run(self._settled, run, error)
+
+    def _settled(self, run: _SentRun, error: Exception | None) -> None:
         if run not in self._outstanding:
-            return  # the sender was taken down, and the cancellation came too late
+            return  # the sender was taken down: the answer came too late
         if error is None:
             run.acknowledged = True
             self._advance()
         elif isinstance(error, BookieBusyError):
             self._expect(run, self._add_again(run))
-        elif isinstance(error, Exception):
-            self._context.owner.failed(self, error)
         else:
-            raise error
+            self._context.owner.failed(self, error)
 
     async def _add_again(self, run: _SentRun) -> None:
         pauses = BUSY_BACKOFF.pauses()

@@ -1,7 +1,7 @@
 """The runs on their way to one bookie: a stream, from its first run to its break.
 
 `submit` puts a run into the stream's queue at once and gives it a number; one task sends all queued
-runs as one message when the message before has left, another resolves the waiting adds by the
+runs as one message when the message before has left, another answers the waiting adds by the
 numbers that come back. There is no timer between them: a message has the runs that arrived while
 the previous message was under way.
 
@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import Final, NamedTuple
 
+from quire.aio.answer import Answered, resolve, tell
 from quire.entry import BookieId
 from quire.errors import (
     BookieBusyError,
@@ -25,7 +27,7 @@ from quire.errors import (
     UntrustedBookieError,
 )
 from quire.requests import SlowRequests, Trace, run_id
-from quire.run import PEEK_BYTES, peek
+from quire.run import peek
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import EncodedRun, encode_request
 from quire.wire.codec import decode_failure
@@ -48,12 +50,12 @@ NO_MESSAGE: Final = "its answer is not a message"
 class _Waiting(Trace):
     """An add between its call and its answer; it is `begun` when it is sent."""
 
-    __slots__ = ("future", "head")
+    __slots__ = ("answered", "encoded")
 
-    def __init__(self, future: asyncio.Future[None], since: float, run: bytes) -> None:
+    def __init__(self, answered: Answered, since: float, encoded: EncodedRun) -> None:
         super().__init__(since)
-        self.future = future
-        self.head = run[:PEEK_BYTES]
+        self.answered = answered
+        self.encoded = encoded
 
 
 class StreamName(NamedTuple):
@@ -94,7 +96,7 @@ class RunStream:
         self._bookie = bookie
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[EncodedRun] = deque()
+        self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
         self._queued = asyncio.Event()
         self._last_sent = 0
@@ -117,18 +119,28 @@ class RunStream:
         """Queue a run after all others; the future resolves when it is durable, or fails. The
         future of an explicit LAC resolves when the bookie has noted it.
         """
+        future: asyncio.Future[None] = self._loop.create_future()
+        self.send(encoded, partial(resolve, future))
+        return future
+
+    def send(self, encoded: EncodedRun, answered: Answered) -> None:
+        """Queue a run after all others. `answered` is called in the step that learns the outcome,
+        which a future would not be: answers of many ledgers cost the loop no turn.
+
+        Raises `BookieBusyError` when too many bytes wait.
+        """
         size = encoded.size
         if self._queue and self._queued_bytes + size > QUEUED_BYTES_MAX:
             raise BookieBusyError(self._bookie, f"{self._queued_bytes} bytes wait to be sent to it")
-        future = self._loop.create_future()
+        waiting = _Waiting(answered, self._loop.time(), encoded)
         self._last_submitted += 1
-        self._waiting[self._last_submitted] = _Waiting(future, self._loop.time(), encoded.run)
-        self._queue.append(encoded)
+        self._waiting[self._last_submitted] = waiting
+        self._queue.append(waiting)
         self._queued_bytes += size
-        self._queued.set()
+        if len(self._queue) == 1:
+            self._queued.set()
         if self._alarm is None:
             self._alarm = self._loop.call_later(self._timeout, self._check_oldest)
-        return future
 
     async def _settled(self) -> None:
         """Return when no run is under way."""
@@ -160,14 +172,13 @@ class RunStream:
     def _next_message(self) -> list[bytes]:
         """Take runs off the queue, up to the size of a message; return its parts."""
         first, runs, total = self._last_sent + 1, list[EncodedRun](), 0
-        while self._queue and (not total or total + self._queue[0].size <= BATCH_BYTES_MAX):
-            encoded = self._queue.popleft()
-            runs.append(encoded)
-            total += encoded.size
+        queue, now = self._queue, self._loop.time()
+        while queue and (not total or total + queue[0].encoded.size <= BATCH_BYTES_MAX):
+            waiting = queue.popleft()
+            waiting.begun = now
+            runs.append(waiting.encoded)
+            total += waiting.encoded.size
         self._last_sent += len(runs)
-        now = self._loop.time()
-        for number in range(first, self._last_sent + 1):
-            self._waiting[number].begun = now
         self._queued_bytes -= total
         return encode_request(first, self._bookie if first == 1 else None, runs)
 
@@ -201,13 +212,9 @@ class RunStream:
         for failed in reply.failures:
             if failed.number not in waiting or failed.number > reply.settled:
                 raise NoMessageError(f"run {failed.number} fails, which it does not settle")
-            future = waiting.pop(failed.number).future
-            if not future.done():
-                future.set_exception(decode_failure(failed.failure))
+            tell(waiting.pop(failed.number).answered, decode_failure(failed.failure))
         while waiting and (number := next(iter(waiting))) <= reply.settled:
-            future = waiting.pop(number).future
-            if not future.done():
-                future.set_result(None)
+            tell(waiting.pop(number).answered, None)
         self._tell_drained()
 
     def _tell_slow(self, last: int, failure: str = "") -> None:
@@ -221,10 +228,11 @@ class RunStream:
         for number, each in self._waiting.items():
             if number > last:
                 return
-            ledger, entry = peek(each.head) or (None, None)
+            run = each.encoded.run
+            ledger, entry = peek(run) or (None, None)
             about = {"ledger": ledger, "entry": entry, "bookie": self._bookie, "peer": peer}
             about["failure"] = failure
-            kind = "add" if each.head else "write_lac"
+            kind = "add" if run else "write_lac"
             slow.tell(kind, each, now, run_id(stream, number), about)
 
     def _tell_drained(self) -> None:
@@ -252,15 +260,14 @@ class RunStream:
         if self._alarm is not None:
             self._alarm.cancel()
         self._tell_slow(self._last_submitted, str(error))
-        for waiting in self._waiting.values():
-            if not waiting.future.done():
-                waiting.future.set_exception(error)
-        self._has_lost = bool(self._waiting)
-        self._waiting.clear()
-        self._tell_drained()
+        lost, self._waiting = self._waiting, {}
+        self._has_lost = bool(lost)
         self._queue.clear()
         self._call.cancel()
         self._sending.cancel()
+        for waiting in lost.values():
+            tell(waiting.answered, error)
+        self._tell_drained()
 
     async def close(self) -> None:
         """Break the stream and return when its tasks have ended."""

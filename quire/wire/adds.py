@@ -53,26 +53,56 @@ class EncodedRun(NamedTuple):
 
     head: bytes
     run: bytes
+    size: int
+    """Bytes it takes in a message. An explicit LAC has no run, and takes some all the same."""
 
-    @property
-    def size(self) -> int:
-        """Bytes it takes in a message. An explicit LAC has no run, and takes some all the same."""
-        return len(self.head) + len(self.run)
+
+class RunEncoder:
+    """Prepares the runs of one writer: what stands before each of them is nearly always the same.
+
+    Senders that keep step send the same run. It is prepared once, for all of them.
+
+    Raises `ValueError` or `TypeError` for values that do not fit their fields.
+    """
+
+    __slots__ = ("_before", "_fields", "_last")
+
+    def __init__(
+        self, ledger: LedgerId, key: bytes, *, recovery: bool = False, deferred: bool = False
+    ) -> None:
+        fields = pb.AddRun(ledger=ledger, key=key, recovery=recovery, deferred=deferred)
+        self._fields = fields.SerializeToString() + _RUN_TAG
+        self._before = (-1, b"")
+        """The size of the last run, and what stands before a run of that size."""
+        self._last: EncodedRun | None = None
+
+    def encode(self, run: bytes) -> EncodedRun:
+        """Prepare a run; the run of the call before, the same object, is prepared already."""
+        last = self._last
+        if last is not None and last.run is run:
+            return last
+        size, head = self._before
+        if size != len(run):
+            size = len(run)
+            head = self._fields + varint(size)
+            head = _RUNS_TAG + varint(len(head) + size) + head
+            self._before = size, head
+        self._last = last = EncodedRun(head, run, len(head) + size)
+        return last
 
 
 def encode_run(
     ledger: LedgerId, key: bytes, run: bytes, *, recovery: bool = False, deferred: bool = False
 ) -> EncodedRun:
-    """Prepare a run. Raises `ValueError` or `TypeError` for values that do not fit their fields."""
-    fields = pb.AddRun(ledger=ledger, key=key, recovery=recovery, deferred=deferred)
-    head = fields.SerializeToString() + _RUN_TAG + varint(len(run))
-    return EncodedRun(_RUNS_TAG + varint(len(head) + len(run)) + head, run)
+    """Prepare a run. Raises as `RunEncoder`."""
+    return RunEncoder(ledger, key, recovery=recovery, deferred=deferred).encode(run)
 
 
 def encode_lac(ledger: LedgerId, key: bytes, packet: bytes) -> EncodedRun:
     """Prepare an explicit LAC. Raises as `encode_run`."""
     fields = pb.AddRun(ledger=ledger, key=key, lac_packet=packet).SerializeToString()
-    return EncodedRun(_RUNS_TAG + varint(len(fields)) + fields, b"")
+    head = _RUNS_TAG + varint(len(fields)) + fields
+    return EncodedRun(head, b"", len(head))
 
 
 def encode_request(first: int, bookie: BookieId | None, runs: Sequence[EncodedRun]) -> list[bytes]:
@@ -82,7 +112,7 @@ def encode_request(first: int, bookie: BookieId | None, runs: Sequence[EncodedRu
     """
     parts = list[bytes]()
     small = [pb.AddRequest(first=first, bookie=bookie).SerializeToString()]
-    for head, run in runs:
+    for head, run, _ in runs:
         small.append(head)
         if len(run) < APART_BYTES_MIN:
             small.append(run)

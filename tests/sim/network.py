@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from quire.aio.answer import Answered
 from quire.bookie import (
     READ_BYTES_MAX,
     Bookie,
@@ -38,7 +39,7 @@ from quire.outline import Outline
 from quire.storage.serving.limits import Reception, ServiceLimits
 from quire.testing.sim.loop import SimLoop
 from quire.testing.sim.process import Incarnation
-from quire.wire.adds import encode_lac, encode_run
+from quire.wire.adds import RunEncoder, encode_lac, encode_run
 from tests.sim.streams import Connection, NewsConnection, reception_of
 from tests.sim.wire import carry_answer, carry_request
 
@@ -321,6 +322,9 @@ class SimLink:
             )
         except QuireError as error:
             return refused(error)
+
+    def send(self, encoder: RunEncoder, run: bytes, answered: Answered) -> None:
+        self._open_stream().send(encoder.encode(run), answered)
 
     def _open_stream(self) -> RunStream:
         if self._stream is None or self._stream.broken is not None:

@@ -46,8 +46,7 @@ def take_a_break_for_an_ack() -> list[Patch]:
 
     def break_off(self: Any, error: Any) -> None:
         for waiting in self._waiting.values():
-            if not waiting.future.done():
-                waiting.future.set_result(None)
+            waiting.answered(None)
         whole(self, error)
 
     return [(run_stream.RunStream, "_break", break_off)]
