@@ -82,6 +82,7 @@ def draw_options(rng: random.Random) -> LedgerOptions:
         delay_ensemble_change=rng.random() < 0.1,
         speculative_delay=rng.choice([0.02, 0.25]),
         append_timeout=rng.choice([LEDGER.append_timeout] * 4 + [0.5]),
+        small_read_bytes=rng.choice([1, 300, 64 * 1024]),
     )
 
 
