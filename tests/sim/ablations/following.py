@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from quire.entry import ENTRY_MAX, Entry, EntryId
+from quire.bookie import Bookie
+from quire.entry import ENTRY_MAX, NO_ENTRY, Entry, EntryId, Sealer
+from quire.errors import QuireError
+from quire.ledger import fetch
 from quire.ledger.following import SharedTail, _Place
 from quire.ledger.news_link import PushedTail
 from quire.ledger.pushed import PushedEntries
 from quire.ledger.recent import RecentEntries
+from quire.ledger.subscription import Subscribable
+from quire.ledger.verify import pushed_entries
 from quire.storage.serving.subscriptions import Place
 from tests.sim.ablations.patch import Patch
 
@@ -48,3 +53,24 @@ def push_without_credit() -> list[Patch]:
         self.account.left = max(self.account.left, 1000)
 
     return [(Place, "funded", funded)]
+
+
+def read_what_came_first() -> list[Patch]:
+    async def read_pushed(
+        link: Bookie, sealer: Sealer, first: EntryId, last: EntryId, seconds: float
+    ) -> list[Entry] | None:
+        try:
+            assert isinstance(link, Subscribable)
+            subscribed = await link.subscribe(sealer.ledger, NO_ENTRY - 1, first, seconds)
+            if subscribed is None:
+                return None
+            news = await subscribed.next()
+            subscribed.close()
+        except QuireError:
+            return None
+        found, _ = pushed_entries(
+            sealer, news.run, None, lambda entry: first <= entry <= last, proves=False
+        )
+        return sorted(found, key=lambda entry: entry.entry)
+
+    return [(fetch, "read_pushed", read_pushed)]

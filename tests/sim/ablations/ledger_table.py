@@ -119,6 +119,7 @@ LEDGER: Final = (
         "rare: a ledger that is closed is read to its end all the same; "
         "tests/ledger/test_subscribing.py has it",
     ),
+    Ablation("a small read has every entry", "ledger", following.read_what_came_first),
     Ablation("a bookie pushes against credit", "ledger", following.push_without_credit),
     Ablation("numbered entries wait for those before them", "numbered", writing.send_over_a_gap),
     Ablation("an entry id is taken once", "numbered", writing.take_an_id_again),
