@@ -4,7 +4,7 @@
 
 The writer's process appends a record of 1 KiB, pauses, and appends the next. A delay is the time
 from the acknowledgement of a record until a follower's process has it; all processes read the
-machine's monotonic clock. The processor time is that of the followers' processes, divided by the
+machine's monotonic clock. The processor time of the followers' processes is divided by the
 deliveries: no append is in it.
 """
 
@@ -28,7 +28,7 @@ START_SECONDS_MAX: Final = 120.0
 
 
 class Found(NamedTuple):
-    """What a follower's process tells at the end of a round."""
+    """The report of a follower's process at the end of a round."""
 
     seen: list[float]
     """When each record came, in seconds of the machine's monotonic clock."""

@@ -47,7 +47,7 @@ WARM_UP_SECONDS: Final = 10.0
 
 
 def peers_of(words: Sequence[str], place: Path) -> list[Peer]:
-    """Return the peers whose names begin with one of the words."""
+    """Return the peers of some families of names."""
     made: list[Peer] = []
     if "quire" in words:
         made += [Ledgers(place / "ledgers"), Logs(place / "logs")]
@@ -117,7 +117,7 @@ async def compare(
 
 
 def about() -> dict[str, object]:
-    """Return what is known about this machine and these versions."""
+    """Return facts about this machine and these versions."""
     return {
         "quire": quire.__version__,
         "python": platform.python_version(),
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="of a workload")
     parser.add_argument("--peers", default="quire,BookKeeper,Kafka", help="names, with commas")
-    parser.add_argument("--only", default="", help="workloads whose names begin so")
+    parser.add_argument("--only", default="", help="workloads with names that begin so")
     parser.add_argument("--json", type=Path, help="write all runs to a file")
     parser.add_argument("--plot", type=Path, help="write a plot of the ratios, as SVG")
     parser.add_argument("--against", type=Path, help="an earlier --json; names what fell")

@@ -60,7 +60,7 @@ class BookKeeper:
     async def run(self, workload: Workload, seconds: float) -> Took:
         """Append to new ledgers, or read one back."""
         if not workload.in_flight:
-            assert self._last is not None, "the warm-up writes what is read"
+            assert self._last is not None, "the warm-up writes it"
             count, nanos, work = await self._ask("read", self._last)
             return Took(count, nanos / 1e9, work / 1e9, 0, 0)
         words = (workload.size, workload.in_flight, round(seconds * 1000), workload.ledgers)

@@ -1,7 +1,7 @@
 """Apache Kafka from its published jars, with its own Java client.
 
 Three processes, each broker and controller (KRaft). Three copies, `min.insync.replicas=2`,
-`acks=all`, one partition. `default` acknowledges what is in the page cache of two brokers.
+`acks=all`, one partition. `default` acknowledges records in the page caches of two brokers.
 `synced` flushes each batch (`log.flush.interval.messages=1`), as quire always does.
 """
 
@@ -107,7 +107,7 @@ class Kafka:
     async def run(self, workload: Workload, seconds: float) -> Took:
         """Append to a new topic, or read one back."""
         if not workload.in_flight:
-            assert self._last is not None, "the warm-up writes what is read"
+            assert self._last is not None, "the warm-up writes it"
             count, nanos, work = await self._ask("read", *self._last)
             return Took(count, nanos / 1e9, work / 1e9, 0, 0)
         self._topics += 1

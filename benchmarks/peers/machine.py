@@ -1,4 +1,4 @@
-"""What a run costs beside time: processors, memory, bytes written, flushes of the device."""
+"""The costs of a run beside time: processors, memory, bytes written, flushes of the device."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def spent(pids: Sequence[int]) -> Spent:
     """Read the counters of processes.
 
     Args:
-        pids: Of running processes of this user.
+        pids: running processes of this user.
 
     Raises:
         OSError: A process does not run any more.

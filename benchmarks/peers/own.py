@@ -72,7 +72,7 @@ class Ledgers(Own):
         return Took(found.count, found.seconds, cpu, found.p50_ms, found.p99_ms)
 
     async def _read(self) -> Took:
-        assert self._last is not None, "the warm-up writes what is read"
+        assert self._last is not None, "the warm-up writes it"
         reader = await self.client.open_ledger(self._last)
         begun, work, count = time.perf_counter(), time.process_time(), 0
         async for _ in reader.read(0, None):
@@ -129,7 +129,7 @@ class Logs(Own):
         return latencies
 
     async def _read(self) -> Took:
-        assert self._last is not None, "the warm-up writes what is read"
+        assert self._last is not None, "the warm-up writes it"
         begun, work, count = time.perf_counter(), time.process_time(), 0
         async for _ in self.client.read_log(self._last):
             count += 1

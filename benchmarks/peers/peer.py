@@ -1,4 +1,4 @@
-"""What a peer does: it starts servers, runs workloads through its own client, and ends."""
+"""The port of all peers: start servers, run workloads through their own client, end."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Peer(Protocol):
 
     @property
     def kind(self) -> Kind:
-        """What it has: ledgers or logs."""
+        """Ledgers or logs."""
 
     async def start(self) -> None:
         """Start servers and client."""
 
     async def run(self, workload: Workload, seconds: float) -> Took:
-        """Run a workload; a reading reads what the workload of 1 KiB and 1,000 in flight wrote."""
+        """Run a workload; a reading reads entries of 1 KiB."""
 
     def servers(self) -> Sequence[int]:
-        """Return the pids of those that store entries."""
+        """Return the pids of the servers that store entries."""
 
     async def stop(self) -> None:
         """End all processes that it started."""

@@ -134,7 +134,7 @@ def _row(*cells: str) -> str:
 
 
 def record(results: Results, about: dict[str, object]) -> str:
-    """Return all runs in JSON, with what is known about machine and versions."""
+    """Return all runs in JSON, with facts about machine and versions."""
     return json.dumps({**about, "runs": [asdict(run) for run in results.runs]}, indent=1) + "\n"
 
 

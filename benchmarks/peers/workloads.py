@@ -8,7 +8,7 @@ Kind = Literal["ledger", "log"]
 
 
 class Workload(NamedTuple):
-    """Appends, or one reading of what was appended before."""
+    """Appends, or one reading of entries that were appended before."""
 
     kind: Kind
     size: int
@@ -45,4 +45,4 @@ WORKLOADS: Final = (
     Workload("log", 100, 20_000),
     Workload("log", 1024, 0),
 )
-"""Ledgers have three copies on three servers, two of which are awaited; logs likewise."""
+"""Ledgers have three copies on three servers, and an ack waits for two; logs likewise."""

@@ -10,7 +10,7 @@ own: a gateway that was replaced has its writes refused.
 Read `bodies.py` (what requests say, and how records are written; pure), `answers.py` (how an error
 becomes an answer; pure), `limits.py` (how much may be under way; pure), `owners.py` (the logs that
 this gateway writes), `space.py` (bytes of clients), `reads.py`, `app.py` (the routes),
-`server.py` (the process). The room `kafka` answers Kafka's clients, `rpc` those of gRPC.
+`server.py` (the process). The room `kafka` answers Kafka's clients, `rpc` gRPC's.
 
 May import: quire.client, quire.connection and what they give out. Never: storage.
 """

@@ -338,7 +338,7 @@ async def describe(gateway: Gateway, request: Request) -> Response:
 
 
 async def proto(gateway: Gateway, request: Request) -> Response:
-    """Return the file from which clients of gRPC generate their code."""
+    """Return the file that describes the gRPC service, for generators of clients."""
     return Response(PROTO.read_bytes(), media_type="text/plain")
 
 

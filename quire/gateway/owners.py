@@ -74,7 +74,7 @@ class Owners:
         grpc: str | None = None,
     ) -> None:
         """`address` is the URL that other gateways send clients to, `kafka` and `grpc` the
-        `host:port` at which such clients reach this one.
+        `host:port` of this gateway for such clients.
         """
         self._client = client
         self.address = address

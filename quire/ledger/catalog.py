@@ -279,7 +279,7 @@ class LedgerCatalog:
         return await self._records.skip_id()
 
     async def check_read_password(self) -> None:
-        """Raise where no ledger can be created whose reads need its password.
+        """Raise where reads of a new ledger cannot need its password.
 
         Raises `ConfigurationError` for a client without TLS, `LevelNeededError` while the
         cluster's feature level is too low, `UnsupportedError` for records of another system, and
@@ -367,7 +367,7 @@ class LedgerCatalog:
         return KeyStretch(salt)
 
     async def _secret(self, password: bytes, stretch: KeyStretch | None) -> bytes:
-        """Return what keys are made of. An empty password is no secret."""
+        """Return the secret of the keys. An empty password needs no stretching."""
         if stretch is None or not password:
             return password
         return await self._stretching(password, stretch)

@@ -84,7 +84,7 @@ class SenderContext:
     encoder: RunEncoder = field(init=False)
     """Of all senders: they send the same runs, as long as they keep step."""
     variables: Context = field(init=False)
-    """In which answers are taken: a stream has the answers of other writers too."""
+    """The variables for taking answers: a stream has the answers of other writers too."""
 
     def __post_init__(self) -> None:
         encoder = RunEncoder(self.ledger, self.access_key, deferred=self.deferred_sync)

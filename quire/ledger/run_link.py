@@ -24,7 +24,7 @@ class RunLink(Protocol):
         """Send a run after all others.
 
         Args:
-            encoder: that of the run's writer. Links that get the same run prepare it once.
+            encoder: the encoder of the run's writer. Links that get the same run prepare it once.
             run: the frames.
             answered: called with None when the run is durable, or with its error.
 

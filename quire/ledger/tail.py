@@ -85,7 +85,7 @@ class TailWatch:
         asking: QuorumCall[str, Heard],
         meter: ClientMeter = SILENT_METER,
     ) -> None:
-        """`meter` is told of subscriptions and of what they bring."""
+        """`meter` is told of subscriptions and of their news."""
         self._known = known
         self._meter = meter
         meter.watch(self)

@@ -64,7 +64,7 @@ class ElectionFigures(NamedTuple):
 
 
 class FollowerFigures(NamedTuple):
-    """What follows a ledger at one moment."""
+    """The followers of a ledger at one moment."""
 
     subscriptions: int
     """Bookies that push its entries."""

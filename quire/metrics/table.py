@@ -93,8 +93,8 @@ _STATE: Final = (
             "journal_p99_microseconds": "the time that 99 of 100 of the last 1,024 batches kept",
             "subscription_clients": "connections over which followers have entries pushed",
             "subscriptions_open": "subscriptions on them, one a ledger that a client follows",
-            "subscriptions_without_credit": "those that wait until their follower has taken what "
-            "was sent",
+            "subscriptions_without_credit": "subscriptions that wait until their follower has "
+            "taken the news so far",
         },
     ),
     *_bookie(
@@ -187,7 +187,7 @@ _COUNTERS: Final = _bookie(
         "subscription_entries_total": "entries in them",
         "subscription_bytes_total": "the bytes of these entries, as they are stored",
         "subscription_credit_waits_total": "times that a subscription had to wait until its "
-        "follower had taken what was sent",
+        "follower had taken the news so far",
     },
 )
 

@@ -70,7 +70,7 @@ class NewsCall(Protocol):
     """One connection for subscriptions, from its opening to its end."""
 
     stream: str
-    """The id of the connection, by which both sides name its subscriptions in logs."""
+    """The id of the connection: both sides name its subscriptions by it in logs."""
 
     async def is_offered(self) -> bool:
         """Return whether the bookie serves subscriptions here. Raises as `read`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from quire.aio.answer import Answered
@@ -74,9 +75,7 @@ def test_one_refused_run_fails_no_run_of_another_ledger() -> None:
         stream = RunStream(call, "a", 5.0)
         for ledger in (1, 2, 3):
             encoder = RunEncoder(ledger, b"k")
-            stream.send(
-                encoder.encode(b"run"), lambda error, ledger=ledger: told.update({ledger: error})
-            )
+            stream.send(encoder.encode(b"run"), partial(told.__setitem__, ledger))
         await settle()
         failure = encode_failure(LedgerFencedError(2), "a")
         call.replies.put_nowait(

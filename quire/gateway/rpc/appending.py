@@ -1,7 +1,7 @@
 """A stream of appends: messages in, and answers in their order.
 
 Invariants:
-  - Messages are queued in their order, and the first one that fails ends the stream: none after it
+  - Messages are queued in their order, and the first failure ends the stream: none after it
     is queued. So a producer that goes on after its last answer has neither gaps nor repetitions.
   - Messages under way are queued with one writer of the log. A message for its next writer waits
     until those before it are certain: else it would be written after one of them was lost.

@@ -1,4 +1,4 @@
-"""One call: who may carry it out, and messages in both directions.
+"""One call: its caller's rights, and messages in both directions.
 
 A message of the client is read only after the client has shown its token, and within a time.
 """

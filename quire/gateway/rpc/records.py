@@ -71,7 +71,7 @@ def record_of(record: Record) -> pb.Record:
 
 
 def replies_of(records: Sequence[Record]) -> Iterator[pb.ReadReply]:
-    """Yield messages with records, none of which is too large for a client."""
+    """Yield messages with records, each small enough for a client."""
     part: list[Record] = []
     size = 0
     for record in records:

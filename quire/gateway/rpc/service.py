@@ -17,7 +17,7 @@ from quire.places import Place, parse_place
 from quire.rights.roles import Action
 
 Handler: TypeAlias = Callable[[Caller, Any], Awaitable[Any]]
-"""Answers a call; what it returns is its one message, None if it sent its own."""
+"""Answers a call; returns its one message, None if it sent its own."""
 
 
 async def read(caller: Caller, request: pb.ReadRequest) -> None:
@@ -74,7 +74,7 @@ async def trim_log(caller: Caller, request: pb.TrimLogRequest) -> pb.TrimLogRepl
 
 
 async def find_end(caller: Caller, request: pb.FindEndRequest) -> pb.End:
-    """Return what the next record can have at the earliest."""
+    """Return the earliest place of the next record."""
     client = caller.gateway.client
     found = await client.log_end(request.log, linearizable=request.linearizable)
     return pb.End(offset=found.offset, position=str(found.position))

@@ -77,7 +77,7 @@ def made(
 
     Args:
         code: one of `CODES`.
-        message: what is wrong, for a human.
+        message: the reason, for a human.
         retry_after: seconds after which to try again.
         location: the address of the gateway that writes the log.
     """
