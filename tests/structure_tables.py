@@ -118,7 +118,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
             "quire.ledger",
             "quire.metastore",
         )
-        for module in ("reasons", "requests", "holes", "audit", "auditor")
+        for module in ("reasons", "requests", "holes", "spread", "audit", "auditor")
     },
     "quire.election": (*VALUES, "quire.election", "quire.metastore"),
     "quire.service": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 import click
@@ -14,10 +15,11 @@ from quire.cli.output import Value, note, print_json, print_table, progress_of
 from quire.cli.settings import Settings, run, with_settings
 from quire.cli.wishes import dry_run_option
 from quire.entry import BookieId
-from quire.errors import IntegrityError, RetryError
+from quire.errors import CorruptRecordError, IntegrityError, NoSuchLedgerError, RetryError
 from quire.healing.facts import gather_facts
 from quire.healing.reasons import AskedFor, asked_for
 from quire.healing.wishes import resolve
+from quire.ledger.stored_records import StoredRecords
 from quire.metastore.store import MetadataStore
 from quire.repair.assignments import Assignment
 from quire.repair.healing import Healing, Progressed, open_healing
@@ -171,6 +173,7 @@ def list_(settings: Settings, reasons: tuple[str, ...]) -> None:
     lost      the bookie in whose place they are made is not there
     drain     it is to leave
     holes     the bookie lacks entries that it should hold
+    spread    the bookie stays, and the copies come into more domains
     returned  the bookie in whose place they are made is back
 
     \b
@@ -193,11 +196,15 @@ async def _explained(
 ) -> list[tuple[BookieId, Assignment, str]]:
     """Return requests by bookie, each with its reason."""
     facts = {each.bookie: each for each in await gather_facts(store)}
-    return [
-        (bookie, each, str(asked_for(each, facts)))
-        for bookie in sorted(found)
-        for each in found[bookie]
-    ]
+    records, rows = StoredRecords(store, random.Random()), []
+    for bookie in sorted(found):
+        for each in found[bookie]:
+            why = asked_for(each, facts)
+            if why is AskedFor.RETURNED:
+                with contextlib.suppress(NoSuchLedgerError, CorruptRecordError):
+                    why = asked_for(each, facts, (await records.read(each.ledger)).metadata)
+            rows.append((bookie, each, str(why)))
+    return rows
 
 
 def _print_orders(

@@ -31,6 +31,7 @@ WORDS: Final = {
     Count.UNPLACED: "without a bookie that may take a place",
     Count.UNREADABLE: "with a damaged record",
     Count.FEW_DOMAINS: "with copies in fewer domains than their placement requires",
+    Count.SPREAD: "to move into more domains, when nothing else is to be healed",
 }
 """The words for so many ledgers."""
 

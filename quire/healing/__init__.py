@@ -8,7 +8,8 @@ A cluster heals itself by an auditor. Its pure parts are `index.py` (which ledge
 bookies), `urgency.py` (which ledgers need copies elsewhere), `brakes.py` (which bookies are lost,
 and when nothing may move), `reasons.py` (why a bookie is asked), and the records `switch.py` and
 `summary.py`. Then `survey.py` (keeps the index), `requests.py`, `holes.py`, `domains.py` (copies in
-too few domains), `audit.py` (a round) and `auditor.py` (the election).
+too few domains), `spread.py` (moves into more), `audit.py` (a round) and `auditor.py` (the
+election).
 
 May import: quire.ledger, quire.metastore, values; the auditor also quire.repair, quire.election.
 Never: quire.storage, quire.log.

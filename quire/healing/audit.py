@@ -30,6 +30,7 @@ from quire.healing.domains import DomainWatch
 from quire.healing.facts import gather_facts
 from quire.healing.holes import Holes
 from quire.healing.requests import Requests
+from quire.healing.spread import Settling, SpreadMoves
 from quire.healing.state import BookieFacts
 from quire.healing.summary import Count, State, Summary, sum_up
 from quire.healing.survey import Survey
@@ -77,6 +78,8 @@ class _View:
     missing: Missing = field(default_factory=Missing)
     leaving: frozenset[BookieId] = frozenset()
     brake: Brake | None = None
+    is_settled: bool = False
+    """Whether the bookies have been the same for the whole delay."""
 
     @property
     def leave(self) -> frozenset[BookieId]:
@@ -92,6 +95,14 @@ class _View:
             for each in self.facts
             if each.registered and each.registered.writable and each.bookie not in self.leave
         ]
+
+    def staying(self) -> dict[BookieId, Labels]:
+        """Return where the bookies are that are registered, and not to be replaced."""
+        return {
+            each.bookie: each.labels
+            for each in self.facts
+            if each.registered and each.bookie not in self.leave
+        }
 
 
 class Audit:
@@ -123,7 +134,9 @@ class Audit:
         self.requests: Final = Requests(store, records, self.tally)
         self.domains: Final = DomainWatch(self.survey.index)
         self.holes: Final = Holes(self.survey, bookies, self.requests, self.tally, request_timeout)
+        self.spread: Final = SpreadMoves(self.survey, self.domains, self.requests, rng)
         self._silence = Silence(delay)
+        self._settling = Settling(delay)
         self._brakes = Brakes()
         self._view: _View | None = None
         self._work = Work()
@@ -172,6 +185,7 @@ class Audit:
         if view.brake is None:
             await self.requests.withdraw(view.missing.lost)
             await self._move(view)
+            await self._widen(view)
             up = {each.bookie for each in view.facts if each.registered}
             await self.holes.sweep(swept, up)
             await self.holes.fill(up)
@@ -206,12 +220,15 @@ class Audit:
         leaving = {
             each.bookie for each in facts if each.registered and each.standing.wish is Wish.DRAIN
         }
-        return _View(now, facts, names, switch, missing, frozenset(leaving), brake)
+        there = {each.bookie: each.labels for each in facts if each.registered}
+        is_settled = self._settling.look(there, missing.silent, now)
+        return _View(now, facts, names, switch, missing, frozenset(leaving), brake, is_settled)
 
     async def _look_at_domains(self, view: _View) -> None:
         changed, self.survey.changed = self.survey.changed, set()
         there = (each for each in view.facts if each.bookie not in view.missing.lost)
         await self.domains.look({each.bookie: each.labels for each in there}, changed)
+        self.spread.look(changed, view.offered())
 
     def _find_work(self, view: _View, now: float) -> None:
         """List the jobs anew after a whole round, or when all listed ones were asked for."""
@@ -280,6 +297,15 @@ class Audit:
 
         plan_places(plan, self._rng, found.metadata, view.leave, free, labels, assigned)
 
+    async def _widen(self, view: _View) -> None:
+        """Ask for moves for the sake of spread, when nothing more urgent is to be asked for."""
+        await self.spread.ask(
+            view.offered(),
+            view.staying(),
+            waits=self.holes.ledgers | self.holes.bare,
+            may_move=view.is_settled and not self._queue,
+        )
+
     def _is_asked(self, job: Job, places: Sequence[Replica], leave: frozenset[BookieId]) -> bool:
         """Whether all places of a ledger that are to be given away are asked for."""
         row = self.survey.index.row(job.ledger)
@@ -344,6 +370,7 @@ class Audit:
             Count.ASKED: len(self.requests),
             Count.UNREADABLE: len(self.survey.unreadable),
             Count.FEW_DOMAINS: len(self.domains.ledgers),
+            Count.SPREAD: self.spread.ledgers,
         }
         why = next(iter(self._unplaced.values()), "")
         if not self.survey.is_complete:

@@ -15,20 +15,26 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from quire.entry import NO_ENTRY, BookieId, EntryId, LedgerId
-from quire.labels import Domain, Labels
+from quire.labels import LEVELS, Domain, Labels
+from quire.ledger.domains import ANYWHERE, Placement
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
+from quire.ledger.spreading import write_sets
 
 DROPPED: Final = 0
 """The shape of a row that does not count any more."""
 
 SLACK: Final = 64
 """Rows that may be in vain in a small index."""
+
+REMEMBERED_MAX: Final = 20_000
+"""Ensembles with a decided spread that are remembered: some megabytes."""
+
+_DEPTHS: Final = tuple(enumerate(LEVELS, start=1))
 
 
 class Shape(NamedTuple):
@@ -37,8 +43,7 @@ class Shape(NamedTuple):
     replication: Replication
     is_closed: bool
     is_empty: bool
-    needs: tuple[tuple[str, int], ...] = ()
-    """By level, the domains that every write set must be in."""
+    placement: Placement = ANYWHERE
 
 
 class Row(NamedTuple):
@@ -68,10 +73,18 @@ class Lost(NamedTuple):
 class BookieDomains:
     """The domains of bookies whose copies count, in the index's own numbers."""
 
-    def __init__(self, labels: Sequence[Labels | None]) -> None:
-        """`labels` are by the number of the bookie; None: its copies do not count."""
+    def __init__(self, labels: Sequence[Labels | None], everywhere: Iterable[Labels] = ()) -> None:
+        """`labels` are by the number of the bookie; None: its copies do not count. `everywhere` are
+        the places of all bookies, those without a ledger as well.
+        """
         self._labels = labels
         self._by_level: dict[str, list[Domain | None]] = {}
+        paths = {each.path for each in everywhere}
+        counts = {level: len({path[:depth] for path in paths}) for depth, level in _DEPTHS}
+        self.reach: Final = {level: count for level, count in counts.items() if count > 1}
+        """How many domains there are, at the levels with several."""
+        self._paths = [None if each is None else each.path for each in labels]
+        self._narrow: dict[tuple[int, bytes], bool] = {}
 
     def at(self, level: str) -> Sequence[Domain | None]:
         """Return the domain of each bookie; None for one that counts in no domain."""
@@ -82,6 +95,33 @@ class BookieDomains:
                 for each in self._labels
             ]
         return found
+
+    def is_narrow(self, number: int, shape: Shape, members: array[int]) -> bool:
+        """Whether a write set of a ledger is in fewer domains than it aims at, and than there are.
+        False if a copy does not count. Remembered by the number of the shape.
+        """
+        key = (number, members.tobytes())
+        found = self._narrow.get(key)
+        if found is None:
+            if len(self._narrow) >= REMEMBERED_MAX:
+                self._narrow.clear()
+            found = self._narrow[key] = self._decide(shape, [self._paths[each] for each in members])
+        return found
+
+    def _decide(self, shape: Shape, paths: Sequence[Domain | None]) -> bool:
+        there = [each for each in paths if each is not None]
+        if len(there) < len(paths):
+            return False
+        wishes, size = shape.placement.wishes(shape.replication), shape.replication.ensemble
+        sets = write_sets(shape.replication)
+        return any(
+            len({there[first + position][:depth] for position in each})
+            < min(wishes[level], self.reach[level])
+            for depth, level in _DEPTHS
+            if level in self.reach
+            for first in range(0, len(there), size)
+            for each in sets
+        )
 
 
 class Index:
@@ -200,11 +240,11 @@ class Index:
     @property
     def requires_domains(self) -> bool:
         """Whether some ledger, perhaps one that was dropped, must be in several domains."""
-        return any(each is not None and each.needs for each in self._shapes)
+        return any(each is not None and each.placement.needs() for each in self._shapes)
 
     def places(self, labels: Mapping[BookieId, Labels]) -> BookieDomains:
         """Return where bookies are for `lacks_domains`; copies of all others do not count."""
-        return BookieDomains([labels.get(each) for each in self._bookies])
+        return BookieDomains([labels.get(each) for each in self._bookies], labels.values())
 
     def lacks_domains(self, ledger: LedgerId, places: BookieDomains) -> bool:
         """Whether a write set of a closed ledger is in fewer domains than its placement requires.
@@ -212,11 +252,13 @@ class Index:
         """
         at = self._at(ledger)
         shape = None if at is None else self._shapes[self._shape_of[at]]
-        if at is None or shape is None or not shape.needs or not shape.is_closed or shape.is_empty:
+        if at is None or shape is None or not shape.is_closed or shape.is_empty:
+            return False
+        if shape.placement is ANYWHERE or not (needs := shape.placement.needs()):
             return False
         members, size = self._members_at(at), shape.replication.ensemble
-        sets = _write_sets(shape.replication)
-        for level, least in shape.needs:
+        sets = write_sets(shape.replication)
+        for level, least in needs.items():
             domains = [places.at(level)[each] for each in members]
             for first in range(0, len(domains), size):
                 ensemble = domains[first : first + size]
@@ -225,6 +267,18 @@ class Index:
                     if len(found) - (None in found) < least:
                         return True
         return False
+
+    def is_narrow(self, ledger: LedgerId, places: BookieDomains) -> bool:
+        """Whether a closed ledger with entries may be in more domains than it is, with as many as
+        there are: whether a move raises its measure is another question. False for a ledger with a
+        copy that does not count.
+        """
+        at = self._at(ledger)
+        number = DROPPED if at is None else self._shape_of[at]
+        shape = self._shapes[number]
+        if at is None or shape is None or not shape.is_closed or shape.is_empty:
+            return False
+        return places.is_narrow(number, shape, self._members_at(at))
 
     def put(self, metadata: LedgerMetadata) -> None:
         """Take in a record that was read."""
@@ -313,8 +367,8 @@ class Index:
 
     def _shape(self, metadata: LedgerMetadata) -> int:
         is_empty = metadata.last_entry == NO_ENTRY
-        needs = tuple(sorted(metadata.placement.needs().items()))
-        shape = Shape(metadata.replication, metadata.is_closed, is_empty, needs)
+        placement = metadata.placement if metadata.placement != ANYWHERE else ANYWHERE
+        shape = Shape(metadata.replication, metadata.is_closed, is_empty, placement)
         number = self._shape_numbers.get(shape)
         if number is None:
             number = self._shape_numbers[shape] = len(self._shapes)
@@ -356,13 +410,6 @@ class Index:
                 members.extend(self._members_at(at) + self._firsts_at(at))
                 self._starts[at] = start
             self._members, self._in_vain = members, 0
-
-
-@cache
-def _write_sets(replication: Replication) -> Sequence[tuple[int, ...]]:
-    """Return the different sets of positions that an entry may be at."""
-    starts = range(replication.ensemble)
-    return sorted({tuple(sorted(replication.write_set(each))) for each in starts})
 
 
 def _named(metadata: LedgerMetadata) -> Iterator[BookieId]:

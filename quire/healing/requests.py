@@ -93,6 +93,10 @@ class Requests:
         asked = self._by_bookie.get(bookie, Assignments(bookie))
         return asked.room - len(wanted.get(bookie, ()))
 
+    def open_of(self, bookie: BookieId) -> int:
+        """Return how many requests a bookie has open."""
+        return len(self._by_bookie.get(bookie, Assignments(bookie)).open)
+
     def replicas(self, but: Collection[BookieId]) -> dict[LedgerId, list[Replica]]:
         """Return the places that bookies were asked to take, `but` some bookies."""
         found: dict[LedgerId, list[Replica]] = {}

@@ -73,6 +73,8 @@ class Count(StrEnum):
     """The records of these are damaged."""
     FEW_DOMAINS = "few-domains"
     """Copies of these are in fewer domains than their placement requires."""
+    SPREAD = "spread"
+    """Copies of these are whole, and may be in more domains: they move last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class Survey:
         self.unreadable: set[LedgerId] = set()
         """Ledgers with a damaged record."""
         self.changed: set[LedgerId] = set()
-        """Ledgers that were read or dropped since the first survey; the caller empties it."""
+        """Ledgers that changed in the index since the first survey; the caller empties it."""
         self._named: LedgerId = -1
         """The last ledger with a compared name."""
         self._drift: LedgerId = -1
@@ -107,8 +107,14 @@ class Survey:
         has a damaged record. Raises the store's errors.
         """
         self.reads += 1
-        if self.is_complete:
-            self.changed.add(ledger)
+        before = self.index.row(ledger) if self.is_complete else None
+        try:
+            return await self._take_in(ledger)
+        finally:
+            if self.is_complete and before != self.index.row(ledger):
+                self.changed.add(ledger)
+
+    async def _take_in(self, ledger: LedgerId) -> VersionedMetadata | None:
         try:
             found = await self._records.read(ledger)
         except NoSuchLedgerError:

@@ -80,7 +80,7 @@ COPIES: Final = {
     Count.FEW_DOMAINS: (
         Severity.WARNING,
         "have copies in fewer domains than their placement requires",
-        "bring bookies of the missing domains back, or drain bookies that got another label",
+        "start bookies in the missing domains: the copies move there, `quire healing status`",
     ),
 }
 """What the auditor's counts mean."""

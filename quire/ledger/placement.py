@@ -51,7 +51,7 @@ def choose_ensemble(
     `NotEnoughDomainsError` when no choice spreads as the policy requires.
     """
     offered = list(candidates)
-    pool = _drawn(rng, offered, placement)
+    pool = drawn(rng, offered, placement)
     seats: list[Candidate | None] = [None] * replication.ensemble
     if len({each.bookie for each in offered}) < replication.ensemble:
         unwritable = max(0, len(list(known)) - len(offered))
@@ -95,7 +95,7 @@ def replace(
         level: min(domains, least_spread(replication, places, level))
         for level, domains in placement.needs().items()
     }
-    pool = _drawn(rng, spares, placement)
+    pool = drawn(rng, spares, placement)
     for count in range(min(len(failed), len(pool)), 0, -1):
         for given in combinations(failed, count):
             seats = [None if p in given else each for p, each in enumerate(ensemble)]
@@ -108,7 +108,7 @@ def replace(
     raise _too_few(replication, emptied, pool, placement, [each.labels for each in spares], known)
 
 
-def _drawn(
+def drawn(
     rng: random.Random, candidates: Iterable[Candidate], placement: Placement
 ) -> list[Candidate]:
     """Return the candidates that a policy admits, in an order drawn with their room as weight.

@@ -6,7 +6,8 @@ round of its last look began counts.
   H4  an auditor asks for nothing while a pause holds or several bookies are missing without an
       operator's go; and for a place only of a bookie that is drained, or has been missing, as far
       as a whole look of the auditor could see, and the auditor at work for the whole delay, and
-      that is not away
+      that is not away; of a bookie that is there and stays only when the fragment's measure rises
+      by it, and when the auditor has seen the bookies unchanged for the whole delay
 """
 
 from __future__ import annotations
@@ -14,11 +15,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from quire.entry import BookieId
+from quire.entry import BookieId, LedgerId
 from quire.healing.audit import Audit
 from quire.healing.switch import Switch
 from quire.healing.verdict import MISSING_SHARE_MAX
-from quire.metastore.layout import BOOKIES, HEALING_SWITCH, STANDINGS, bookie_path, standing_path
+from quire.labels import Labels
+from quire.ledger.metadata import LedgerMetadata, Replica
+from quire.ledger.spreading import measure
+from quire.metastore.layout import (
+    BOOKIES,
+    HEALING_SWITCH,
+    LEDGERS,
+    STANDINGS,
+    bookie_path,
+    standing_path,
+)
+from quire.metastore.registration import decode_registration
 from quire.metastore.standing import SERVING, Standing, Wish
 from quire.repair.assignments import Assignment
 from quire.repair.plan import Plan
@@ -35,6 +47,8 @@ class AuditWatch:
         """When a bookie left, each time. All are missing from the beginning until they come."""
         self._changed_at: dict[BookieId, float] = {}
         self._drained: set[BookieId] = set()
+        self._records: dict[LedgerId, float] = {}
+        """When each ledger's record changed last."""
         self._switched_at = 0.0
         world.tree.listeners.append(self._changed)
 
@@ -43,6 +57,8 @@ class AuditWatch:
         now, (root, _, name) = self._world.loop.time(), path.rpartition("/")
         if path == HEALING_SWITCH:
             self._switched_at = now
+        if value and path.startswith(LEDGERS + "/") and path.count("/") >= 4:
+            self._records[LedgerMetadata.decode(path, value).ledger] = now
         if root in {BOOKIES, STANDINGS}:
             self._changed_at[name] = now
         if root == BOOKIES:
@@ -61,6 +77,21 @@ class AuditWatch:
             for each in known
             if tree.version(bookie_path(each)) is not None and self._changed_at[each] < before
         }
+
+    def states(self, began: float) -> dict[BookieId, Labels | None]:
+        """Return where each bookie is that has not changed since a time; None: not registered."""
+        found: dict[BookieId, Labels | None] = {}
+        for each in (*self._world.bookies, *self._world.retired):
+            if self._changed_at.get(each.name, 0.0) < began:
+                found[each.name] = self.labels(each.name)
+        return found
+
+    def labels(self, bookie: BookieId) -> Labels | None:
+        """Return the labels of a bookie that is registered."""
+        path, tree = bookie_path(bookie), self._world.tree
+        if tree.version(path) is None:
+            return None
+        return decode_registration(bookie, tree.get(path).value).labels
 
     def set_switch(self, switch: Switch) -> None:
         """Change the switch, as an operator's command does."""
@@ -116,7 +147,12 @@ class AuditWatch:
             "H4 mass loss starts no move",
             f"{text}; {sorted(counted)} are missing",
         )
-        for old in {place.old for each in wanted for place in each.replicas} - self._drained:
+        there = self.there_since(looked) - self._drained
+        places = [(each.ledger, place) for each in wanted for place in each.replicas]
+        for ledger, place in places:
+            if place.old in there:
+                self._check_spread(auditor, ledger, place, text)
+        for old in {place.old for _, place in places} - self._drained - there:
             seen = auditor.seen.get(old, -1.0)
             left = min((each for each in self._left.get(old, [0.0]) if each > seen), default=now)
             since = max(left, auditor.started)
@@ -130,6 +166,38 @@ class AuditWatch:
                 "H4 a bookie that is away loses no place",
                 text,
             )
+
+    def _check_spread(
+        self, auditor: WatchedAuditor, ledger: LedgerId, place: Replica, text: str
+    ) -> None:
+        """An auditor asks for a place of a bookie that is there, and stays."""
+        self._world.note_fault("asked for spread")
+        require(
+            auditor.unsettled_at + auditor.delay <= auditor.looked,
+            "H4 a move for spread waits for bookies to settle",
+            f"{text}; it saw a change at {auditor.unsettled_at}",
+        )
+        metadata = self._world.metadata_watch.current.get(ledger)
+        if metadata is None or self._records.get(ledger, 0.0) >= auditor.began:
+            return  # it was read before it changed
+        members = next(x.bookies for x in metadata.fragments if x.first == place.first)
+        names = {*members, place.new}
+        if any(self._changed_at.get(each, 0.0) >= auditor.looked for each in sorted(names)):
+            return
+        where = [self.labels(each) for each in members]
+        there = [each for each in where if each is not None]
+        require(len(there) == len(where), "H4 a move for spread raises the measure", text)
+        after, new = list(there), self.labels(place.new)
+        assert new is not None
+        after[place.position] = new
+        values = [
+            measure(metadata.replication, metadata.placement, each) for each in (there, after)
+        ]
+        require(
+            values[0] < values[1],
+            "H4 a move for spread raises the measure",
+            f"{text}; ledger {ledger} had {values[0]}, would have {values[1]}",
+        )
 
     def check(self, auditor: WatchedAuditor, plan: Plan) -> None:
         """Fail the run if an auditor may not ask for a plan."""
@@ -160,6 +228,11 @@ class WatchedAuditor:
         self._held_now: set[BookieId] = set()
         self.seen: dict[BookieId, float] = {}
         """When each bookie was last there for the whole of a whole look."""
+        self.unsettled_at = self.started
+        """When it saw at the latest that a bookie had changed: not before then, for certain."""
+        self._states: dict[BookieId, tuple[Labels | None, int]] = {}
+        """The last state of each bookie that it saw for certain, and the number of that look."""
+        self._looks: list[float] = []
         self._add = audit.requests.add
         audit.requests.add = self._ask  # type: ignore[method-assign]
 
@@ -174,7 +247,17 @@ class WatchedAuditor:
         view = self.audit._view
         if view is not None and view.at >= self.began:
             self.seen |= dict.fromkeys(self._watch.there_since(self.began), self.began)
+            self._note_states()
         return seconds
+
+    def _note_states(self) -> None:
+        """A whole look is over."""
+        self._looks.append(self.began)
+        for bookie, state in sorted(self._watch.states(self.began).items()):
+            before, look = self._states.get(bookie, (state, 0))
+            if before != state:
+                self.unsettled_at = max(self.unsettled_at, self._looks[look + 1])
+            self._states[bookie] = state, len(self._looks) - 1
 
     async def _ask(self, plan: Plan) -> None:
         view = self.audit._view

@@ -33,6 +33,9 @@ ROUND_SECONDS: Final = 0.2
 
 REQUEST_SECONDS: Final = 0.5
 
+ALONE_SECONDS: Final = 0.3
+"""The delay of an auditor that works alone."""
+
 Build = Callable[[SimWorld, random.Random, Any], Any]
 """Makes a workload of a world, its chance, and what was drawn for it."""
 
@@ -78,6 +81,36 @@ class Auditing:
             await asyncio.sleep(min(seconds, ROUND_SECONDS))
 
 
+async def audit_alone(
+    world: SimWorld, client: ClientMachine, is_done: Callable[[Audit], bool]
+) -> None:
+    """Let one auditor work, when the faults are over, until nothing is asked for and it is done."""
+    assert client.store is not None
+    assert client.roster is not None
+    while True:
+        rng = world.rng(f"{client.life}:alone:{world.loop.time()}")
+        audit = Audit(
+            *(client.store, StoredRecords(client.store, rng), client.roster),
+            name="last auditor",
+            epoch=1,
+            delay=ALONE_SECONDS,
+            clock=world.clock,
+            rng=rng,
+            request_timeout=REQUEST_SECONDS,
+        )
+        try:
+            await audit.build()
+            # What a whole look finds is asked for at the next: then the delay is over as well.
+            while audit.tally.rounds < 3 or len(audit.requests) or not is_done(audit):
+                await audit.round()
+                await asyncio.sleep(ROUND_SECONDS)
+        except QuireError as error:
+            client.trouble = error
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
 def _taken(bookie: BookieId, ledger: LedgerId) -> None:
     return None
 
@@ -103,7 +136,9 @@ class Healers:
         PlaceWatch(world, on_taken=_taken, on_sealed=_sealed)
 
     def begin(self) -> None:
-        """Let the auditors work."""
+        """Let the auditors work; again, after an end."""
+        self._auditing.over = False
+        self._tasks.clear()
         root = self._world.loop.root
         for number in range(self._count):
             life = self._live(f"auditor{number}")

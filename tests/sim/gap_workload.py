@@ -62,7 +62,11 @@ class GapWorkload:
         writer = world.client("writer")
         await join(writer, writer.run(self._write))
         writer.end_life()
+        for each in world.companions:
+            await each.end()
         await self._lose()
+        for each in world.companions:
+            each.begin()
         world.begin_faults()
         keepers = [asyncio.create_task(reading.keep()) for reading in self.readers]
         await asyncio.sleep(self.rng.choice([0.5, 2.0, 5.0]))
@@ -97,7 +101,9 @@ class GapWorkload:
         for segment, entry, ledger, holders in self._copies():
             fate = self.rng.choice(FATES)
             spared = self.rng.choice(holders) if fate == "one copy left" else None
-            for machine in holders if fate != "sound" else []:
+            # A bookie that gave its place away may have a copy still.
+            wider = self.world.bookies if self.world.companions else holders
+            for machine in wider if fate != "sound" else []:
                 if machine is not spared:
                     await _damage(machine, ledger, entry)
                     self.world.note_fault("copy damaged")

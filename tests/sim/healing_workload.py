@@ -6,13 +6,15 @@ plan copies and ask for them with production's code, one or two at a time; they 
 and cut off. Bookies that were asked are hit when they are asked and when they take a place, and
 their ledgers are deleted meanwhile. Readers read closed ledgers all the time. In some runs auditors
 ask for copies, beside healers or instead of them, and an operator pauses and resumes them, says go,
-sends bookies away and drains them.
+sends bookies away and drains them. In some of these the bookies are in zones: a whole zone is
+silent and returns, or bookies start in other zones, and copies move for the sake of spread.
 
   H1, H2, H3, H5  as places change hands, H7 as copies are given up (place_watch.py)
   H4  whenever an auditor asks for copies (audit_watch.py)
   H10  when the faults are over, healing ends: no record names a lost or drained bookie, every
       closed ledger has each of its entries on its whole write set, and no bookie keeps a ledger
-      that does not name it
+      that does not name it; a sweep of outlines finds what an auditor did not see happen; and
+      moves for the sake of spread end, where no move widens a ledger
   L1, L4, L7  of every ledger, as in the workload `ledger` (checkers.py)
 """
 
@@ -24,10 +26,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final
+from unittest.mock import patch
 
 from quire.aio.timing import time_limit
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import NotFoundError, QuireError, RetryError
+from quire.healing import survey
 from quire.healing.switch import Go, Pause
 from quire.ledger.inventory import named_by
 from quire.ledger.metadata import LedgerMetadata, Replica
@@ -37,12 +41,14 @@ from quire.ledger.writer import LedgerWriter
 from quire.metastore.layout import MOVES, bookie_path
 from quire.repair.assignments import Assignment
 from quire.repair.healing import Healing
-from tests.sim.auditors import REQUEST_SECONDS, Auditing, ask
+from tests.sim.auditors import REQUEST_SECONDS, Auditing, ask, audit_alone
 from tests.sim.checkers import FinalLedger, check_ledger
 from tests.sim.clients import ClientMachine, join
 from tests.sim.history import Append, End, Outcome, require
 from tests.sim.lights_out import lights_out
+from tests.sim.machines import BookieMachine
 from tests.sim.place_watch import PlaceWatch
+from tests.sim.spreading import Spreading
 from tests.sim.wishes import drain, send_away, take_drains_back, wish
 from tests.sim.world import SimWorld
 
@@ -90,8 +96,10 @@ class HealingWorkload:
         """Bookies that are drained one after the other when the faults are over."""
         self.races = more.choice([0.0, 0.2, 0.5])
         """How often a bookie that is about to give a ledger up is asked for a place of it."""
+        self.sweeps = bool(self.auditors) and world.rng("sweeps").random() < 0.5
         self.flaps = bool(self.auditors) and more.random() < 0.3
         self.chance = more
+        self.spreads = Spreading(self) if self.auditors else None
         self.audits = self.auditing.watch
         self.watch = PlaceWatch(world, on_taken=self._taken, on_sealed=self._sealed)
         world.tree.listeners.append(self._assigned)
@@ -125,7 +133,10 @@ class HealingWorkload:
             self._end_session(world.retired[-1].name)
         await self._turn()
         if rng.random() < 0.6:
-            self._silence()
+            self._silence(self.rng.choice(self.world.bookies))
+        if self.spreads and self.spreads.loses_a_zone:
+            for machine in self.spreads.some_zone():
+                self._silence(machine)
         await asyncio.sleep(rng.choice([1.0, 3.0]))
         self.over = self.auditing.over = True
         await world.heal()
@@ -157,9 +168,8 @@ class HealingWorkload:
 
     # -- bookies ---------------------------------------------------------------------------------
 
-    def _silence(self) -> None:
+    def _silence(self, machine: BookieMachine) -> None:
         """Stop a bookie for so long that it may be taken for lost."""
-        machine = self.rng.choice(self.world.bookies)
         if not machine.is_running:
             return
         self.world.note_fault("bookie silent")
@@ -364,10 +374,16 @@ class HealingWorkload:
         async def work(client: ClientMachine) -> None:
             for ledger in sorted(world.metadata_watch.current):
                 await client.insist(partial(client.catalog.open, ledger))
+            if self.sweeps:
+                await self._heal_all(client, finds_holes=False)
+                await self._sweep(client)
             await self._heal_all(client)
             await self._take_turns(client)
             await self._put_lights_out(client)
             await self._settled()
+            if self.spreads:
+                await self.spreads.end(client)
+                await self._settled()
             for ledger in sorted(world.metadata_watch.current):
                 payloads[ledger] = await self._insist_to_read(client, ledger)
 
@@ -377,6 +393,18 @@ class HealingWorkload:
             final = await world.inspect(metadata, payloads[ledger])
             check_ledger(final, world.ledgers)
             self._check_healed(final)
+
+    async def _sweep(self, client: ClientMachine) -> None:
+        """Let an auditor find holes that are older than it, by outlines alone."""
+        world = self.world
+        with patch.object(survey, "DRIFT_PER_SECOND", 0.0):
+            await audit_alone(world, client, lambda audit: not audit.holes.ledgers)
+        await self._settled()
+        for _, metadata in sorted(world.metadata_watch.current.items()):
+            striped = metadata.replication.ensemble > metadata.replication.write_quorum
+            if not striped and len(metadata.fragments) == 1:  # an outline is exact there
+                final = await world.inspect(metadata, [])
+                self._check_healed(final, "H10 a sweep finds every hole")
 
     async def _insist_to_read(self, client: ClientMachine, ledger: LedgerId) -> list[bytes]:
         while True:
@@ -446,14 +474,16 @@ class HealingWorkload:
         ):
             await asyncio.sleep(0.1)
 
-    def _check_healed(self, final: FinalLedger) -> None:
+    def _check_healed(
+        self, final: FinalLedger, rule: str = "H10 healing leaves no copy out"
+    ) -> None:
         lost, damaged = self._lost(), {each.name for each in self.world.budget.damaged}
         for entry in range(final.last_entry + 1):
             named = set(final.metadata.write_set(entry))
             held = set(final.copies.get(entry, {}))
             text = f"entry {entry} of ledger {final.ledger} is on {sorted(held)} of {sorted(named)}"
             require(not named & lost, "H10 healing leaves no lost bookie", text)
-            require(named <= held | damaged, "H10 healing leaves no copy out", text)
+            require(named <= held | damaged, rule, text)
 
 
 def draw_healing_workload(rng: random.Random) -> tuple[Replication, int]:

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 from unittest.mock import patch
 
+from quire.healing import spread
 from quire.ledger import ids, news_link, pushed, recent, recovery, run_stream, tail
 from quire.log.cold import parquet
 from quire.log.leader import pipeline
@@ -59,6 +60,8 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (page_sweep, "SWEEP_AT_ONCE", (1, page_sweep.SWEEP_AT_ONCE)),
     (cluster, "RECHECK_SECONDS", (0.1, cluster.RECHECK_SECONDS)),
     (assignments, "ASSIGNMENTS_MAX", (1, 3, assignments.ASSIGNMENTS_MAX)),
+    (spread, "REQUESTS_MAX", (1, spread.REQUESTS_MAX)),
+    (spread, "LOOKED_AT_MAX", (1, spread.LOOKED_AT_MAX)),
     (healing, "LOOK_SECONDS", (0.3, healing.LOOK_SECONDS)),
     (healing, "AT_ONCE", (1, healing.AT_ONCE)),
     (recent, "RECENT_BYTES_MAX", (1, 500, recent.RECENT_BYTES_MAX)),

@@ -31,6 +31,7 @@ MEANINGS: Final[Mapping[Count, tuple[str, str]]] = {
     Count.UNPLACED: (WARNING, "find no bookie for a copy"),
     Count.UNREADABLE: (WARNING, "have a damaged record"),
     Count.FEW_DOMAINS: (WARNING, "have copies in fewer domains than required"),
+    Count.SPREAD: (UNKNOWN, "may be in more domains, and move when nothing else is to be healed"),
     Count.WAITING: (UNKNOWN, "are open, and wait for their writer or the next leader"),
     Count.ASKED: (UNKNOWN, "requests that bookies work on"),
 }

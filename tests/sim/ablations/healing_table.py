@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.sim.ablations import brakes, healings, superfluous
+from tests.sim.ablations import brakes, healings, spreads, superfluous
 from tests.sim.ablations.patch import Ablation
 
 HEALING: Final = (
@@ -103,6 +103,7 @@ HEALING: Final = (
         superfluous.believe_that_no_place_is_asked,
         "saves work only: the proof is outrun by no order; tests/repair/test_superfluous.py has it",
     ),
+    Ablation("a move for spread raises the measure", "healing", spreads.move_without_a_gain),
     Ablation("a pause and mass loss stop auditors", "healing", brakes.go_on_without_brakes),
     Ablation("a bookie is lost after a delay", "healing", brakes.begin_at_once),
     Ablation("a bookie that is away is not missing", "healing", brakes.heed_no_away),
