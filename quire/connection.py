@@ -63,6 +63,7 @@ def connect(
     metrics: CollectorRegistry | None = None,
     tls: TlsOptions | None = None,
     tracer_provider: TracerProvider | None = None,
+    trace_records: bool = False,
 ) -> Opening[Client]:
     """Connect to a cluster: `async with quire.connect(store) as client:`.
 
@@ -92,6 +93,8 @@ def connect(
         tracer_provider: an OpenTelemetry `TracerProvider` that gets spans of openings, takeovers,
             recoveries and rolls (docs/metrics.md, "Spans"); None for no spans, whatever provider
             the process has.
+        trace_records: let records carry the trace that they are appended in, and make spans of
+            appends and of SQL consumers in sampled traces (docs/how-to/tracing.md).
 
     Returns:
         The connection that is about to be made: enter it by `async with`, or `await` it. Either
@@ -99,7 +102,8 @@ def connect(
 
     Raises:
         ConfigurationError: the store does not exist, or cannot exist; it has no BookKeeper cluster
-            at the path, or `tls` is given for one. `CertificateError`: a file of `tls` cannot be
+            at the path, or `tls` is given for one; `trace_records` is given without
+            `tracer_provider`. `CertificateError`: a file of `tls` cannot be
             used, with the remedy.
         MissingExtraError: `metrics` is given without `pip install 'quire[metrics]'`, or
             `tracer_provider` without `pip install 'quire[tracing]'`.
@@ -117,13 +121,15 @@ def connect(
         miss the last ones until the log is opened again (docs/decisions/0023-leaving-connect.md).
     """
     limits = options or LedgerOptions()
-    telling = partial(_telling, metrics, tracer_provider)
+    if trace_records and tracer_provider is None:
+        raise ConfigurationError("trace_records has nowhere to send spans: give a tracer_provider")
+    telling = partial(_telling, metrics, tracer_provider, trace_records)
     return Opening(_connected(store, limits, timeout, leave_timeout, telling, tls))
 
 
 @contextlib.contextmanager
 def _telling(
-    registry: CollectorRegistry | None, provider: TracerProvider | None
+    registry: CollectorRegistry | None, provider: TracerProvider | None, records: bool
 ) -> Iterator[ClientMeter]:
     """Yield the meter of a client: silent unless the application gave something to be told."""
     if registry is None and provider is None:
@@ -138,7 +144,7 @@ def _telling(
         if provider is not None:
             with needed_for("connect(tracer_provider=…)", "tracing"):
                 from quire.tracing.opentelemetry import spans_of
-            meter.spans = spans_of(provider)
+            meter.spans = spans_of(provider, records=records)
         yield meter
 
 

@@ -13,7 +13,7 @@ within `needed_for`, so that a missing package is an error with its remedy.
     arrow      pyarrow                      scan_log, append_table
     cold       pyarrow                      segments in files
     iceberg    pyiceberg, pyarrow           a log as an Iceberg table
-    tracing    opentelemetry-api            spans of clients and bookies: tracer_provider=…
+    tracing    opentelemetry-api            spans of clients, bookies and records: tracer_provider=…
     sasl       pure-sasl                    auth=sasl of zk://
     spark      pyspark, pyarrow             quire.spark
 """

@@ -429,7 +429,11 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.wire.certificates",
         "quire.wire.issuing",
     ),
-    "opentelemetry": ("quire.tracing.opentelemetry", "quire.tracing.provider"),
+    "opentelemetry": (
+        "quire.tracing.opentelemetry",
+        "quire.tracing.messages",
+        "quire.tracing.provider",
+    ),
     "lz4": ("quire.log.records.batch", "quire.gateway.kafka.unpacking"),
     "prometheus_client": (
         "quire.storage.serving.metrics",

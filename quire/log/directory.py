@@ -13,6 +13,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.log.leader.log import Log
 from quire.log.leader.producer_state import Restoration
 from quire.log.leader.takeover import TakeOver
+from quire.log.leader.traced import kind_of_log
 from quire.log.maintenance.cursors import LogCursors
 from quire.log.maintenance.deletion import Attachment, delete_log
 from quire.log.maintenance.ingest import Ingest
@@ -124,9 +125,8 @@ class LogDirectory:
 
         Cancellation: the previous leader may be fenced already. Opening the log again is safe.
 
-        Guarantees:
-            The previous leader is deposed before the handle is returned: it can confirm no more
-            records (docs/protocol.md, "Logs").
+        Guarantees: the previous leader is deposed before the handle is returned: it can confirm no
+            more records (docs/protocol.md, "Logs").
         """
         record, options, spans = self._record(name), options or LogOptions(), self._meter.spans
         opener = self._opener(name, options.password, options.keyring)
@@ -147,7 +147,7 @@ class LogDirectory:
         except BaseException:
             tenure.writer.abandon()
             raise
-        log = Log(
+        log = kind_of_log(spans)(
             *(record, self._segments, options),
             rng=self._rng,
             clocks=self._clocks,

@@ -21,6 +21,7 @@ from quire.sql.feed import RECORDS, SECONDS, TransactionLimits
 from quire.sql.job import Attempts, Job, OnCommit, first_place, open_steps
 from quire.sql.places import TABLE, Move
 from quire.sql.port import AsyncTarget
+from quire.tracing.spans import processing
 
 Apply: TypeAlias = Callable[[Any, Sequence[Record]], Awaitable[None]]
 """Applies records within the transaction of a handle."""
@@ -132,12 +133,14 @@ async def _lead(
             pass
     async with open_steps(client, job, place, leadership) as steps:
         while (step := await steps.next()) is not None:
-            async with target.transaction(step.move) as handle:
-                try:
-                    await apply(handle, step.records)
-                except Exception as error:
-                    job.blame(error, step.records)
-                    raise
+            traced = processing(client._handles.meter.spans, job.log, step.records, job.consumer)
+            with traced:
+                async with target.transaction(step.move) as handle:
+                    try:
+                        await apply(handle, step.records)
+                    except Exception as error:
+                        job.blame(error, step.records)
+                        raise
             if job.on_commit is not None:
                 job.on_commit(job.progress(step, attempts.total))
             attempts.done(len(step.records))

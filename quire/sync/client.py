@@ -54,6 +54,7 @@ def connect(
     metrics: CollectorRegistry | None = None,
     tls: TlsOptions | None = None,
     tracer_provider: TracerProvider | None = None,
+    trace_records: bool = False,
 ) -> Iterator[SyncClient]:
     """Connect to a cluster: `with quire.sync.connect(store) as client:`.
 
@@ -68,6 +69,7 @@ def connect(
         metrics: a `prometheus_client.CollectorRegistry` that gets this client's figures.
         tls: certificate, key and trusted authorities, as with `quire.connect`.
         tracer_provider: an OpenTelemetry `TracerProvider` that gets this client's spans.
+        trace_records: let records carry their trace, as with `quire.connect`.
 
     Yields:
         The client. Any thread may use it.
@@ -90,6 +92,7 @@ def connect(
         metrics=metrics,
         tls=tls,
         tracer_provider=tracer_provider,
+        trace_records=trace_records,
     )
     with portal.hold(held) as client:
         yield SyncClient(portal, client)

@@ -24,6 +24,7 @@ from quire.sql.relaying import RECORDS as ROWS
 from quire.sql.threaded import ThreadedDatabase
 from quire.sync.client import SyncClient
 from quire.sync.twins import twin_of_function
+from quire.tracing.spans import processing
 
 __all__ = ["Progress", "consume", "relay"]
 
@@ -92,7 +93,9 @@ def _lead(
             pass
     with portal.hold(open_steps(client._client, job, place, leadership)) as steps:
         while (step := portal.call(steps.next())) is not None:
-            with target.transaction(step.move) as handle:
+            spans = client._client._handles.meter.spans
+            traced = processing(spans, job.log, step.records, job.consumer)
+            with traced, target.transaction(step.move) as handle:
                 try:
                     apply(handle, step.records)
                 except Exception as error:

@@ -1,4 +1,4 @@
-"""Spans in the tracer provider of an application: the only module that imports OpenTelemetry.
+"""Spans in the tracer provider of an application. Spans of records are in messages.py.
 
 It needs the API, which does nothing by itself. The application chooses an SDK and an exporter, and
 hands its provider to `connect`. A bookie is a process of its own: it uses the provider that was
@@ -14,6 +14,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import ProxyTracerProvider, TracerProvider, get_tracer_provider
 
 from quire.errors import ConfigurationError
+from quire.tracing.messages import MessageSpans
 from quire.tracing.spans import Note, Spans, Values
 from quire.version import __version__
 
@@ -21,8 +22,9 @@ from quire.version import __version__
 class ProviderSpans(Spans):
     """Spans of one tracer. Made by `spans_of`."""
 
-    def __init__(self, provider: TracerProvider) -> None:
+    def __init__(self, provider: TracerProvider, *, records: bool = False) -> None:
         self._tracer = provider.get_tracer("quire", __version__)
+        self.messages = MessageSpans(provider) if records else None
 
     @contextmanager
     def begin(self, name: str, attributes: Values, *, alone: bool = False) -> Iterator[Note]:
@@ -39,11 +41,12 @@ class ProviderSpans(Spans):
                 raise
 
 
-def spans_of(provider: TracerProvider) -> Spans:
+def spans_of(provider: TracerProvider, *, records: bool = False) -> Spans:
     """Return spans of an application's provider.
 
     Args:
         provider: the provider, as `opentelemetry.sdk.trace.TracerProvider()`.
+        records: whether appends and consumers have spans, too.
 
     Raises:
         ConfigurationError: it is another kind of object.
@@ -53,7 +56,7 @@ def spans_of(provider: TracerProvider) -> Spans:
             f"tracer_provider is {provider!r}: give a TracerProvider of OpenTelemetry, as "
             "opentelemetry.sdk.trace.TracerProvider()"
         )
-    return ProviderSpans(provider)
+    return ProviderSpans(provider, records=records)
 
 
 def spans_of_process() -> Spans:

@@ -1,7 +1,8 @@
 """The port for spans: a stretch of work with a name, attributes and an outcome. Silent by default.
 
 The parts that do the work name it, and know nothing of OpenTelemetry. A span costs one ledger that
-is opened, one takeover, one roll or one move, never one entry; the silent port costs a call.
+is opened, one takeover, one roll or one move, never one entry; the silent port costs a call. Spans
+of records are a port of their own, `Messages`, which an application asks for.
 
 A span that begins inside of another, in the same task, belongs to it. So the recoveries of a
 takeover stand below it, and all of them below the span of the application. The work of a task that
@@ -10,9 +11,9 @@ lives as long as its log or bookie has no such parent: it is `alone`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 Value: TypeAlias = str | int | float | bool
 Values: TypeAlias = Mapping[str, Value]
@@ -44,7 +45,13 @@ PLACES: Final = "quire.move.places"
 REQUEST: Final = "quire.request.id"
 """The id that the log of slow requests names."""
 
-ATTRIBUTES: Final = (LOG, EPOCH, SEGMENT, LEDGER, LAST_ENTRY, BOOKIE, PLACES, REQUEST)
+OFFSET: Final = "quire.record.offset"
+"""The offset of the first record of an append."""
+
+ATTRIBUTES: Final = (LOG, EPOCH, SEGMENT, LEDGER, LAST_ENTRY, BOOKIE, PLACES, REQUEST, OFFSET)
+
+Pairs: TypeAlias = tuple[tuple[str, bytes | None], ...]
+"""Headers of a record."""
 
 
 def _ignore(name: str, value: Value) -> None:
@@ -54,8 +61,62 @@ def _ignore(name: str, value: Value) -> None:
 _NOTHING: Final = nullcontext(_ignore)
 
 
+class TracedAppend(Protocol):
+    """An append of records in a trace."""
+
+    headers: Pairs
+    """What the records carry."""
+
+    def end(self, offset: int) -> None:
+        """The records are in the log from an offset on."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """The append ended with an error."""
+        ...
+
+
+class Traced(Protocol):
+    """A record that was read."""
+
+    @property
+    def headers(self) -> Pairs:
+        """Names and values."""
+        ...
+
+
+class Messages(Protocol):
+    """Told of the records that a client appends and a consumer processes."""
+
+    def send(self, log: str, count: int) -> TracedAppend | None:
+        """Records are about to be appended. None outside of any trace."""
+        ...
+
+    def send_many(self, log: str) -> AbstractContextManager[Callable[[int, int | None], None]]:
+        """Return the block of an append of unknown length; it gets what takes length and offset."""
+        ...
+
+    def process(
+        self, log: str, records: Sequence[Traced], consumer: str | None = None
+    ) -> AbstractContextManager[None]:
+        """Return the block in which a consumer processes records."""
+        ...
+
+
+def processing(
+    spans: Spans, log: str, records: Sequence[Traced], consumer: str
+) -> AbstractContextManager[object]:
+    """Return the block in which a consumer processes records: nothing without record spans."""
+    if spans.messages is None:
+        return _NOTHING
+    return spans.messages.process(log, records, consumer)
+
+
 class Spans:
     """Told where work begins and ends. Does nothing; `ProviderSpans` makes spans."""
+
+    messages: Messages | None = None
+    """Spans of records; None unless the application asked for them."""
 
     def begin(
         self, name: str, attributes: Values, *, alone: bool = False

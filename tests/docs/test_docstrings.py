@@ -40,6 +40,7 @@ PUBLIC = (
         "sync.sql",
     ),
     "testing",
+    "tracing.messages",
 )
 FOUND = [name for name in PUBLIC if importlib.util.find_spec(f"quire.{name}") is not None]
 MODULES = [quire, *(importlib.import_module(f"quire.{name}") for name in FOUND)]

@@ -15,8 +15,13 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError
 from aiokafka.helpers import create_ssl_context
 from confluent_kafka import Consumer, Producer
+from opentelemetry import propagate
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import quire
+import quire.sql
 from quire import NewRecord
 from quire.gateway.app import Gateway
 from quire.gateway.kafka.server import KafkaPort
@@ -26,6 +31,7 @@ from quire.gateway.tokens import Token
 from quire.testing.cluster import MemoryCluster
 from quire.wire.issuing import DAY
 from quire.wire.tls import ServingContext, serving_context
+from tests.sql.memory_target import MemoryDatabase, MemoryTarget
 from tests.wire.certificates import authority
 
 pytestmark = pytest.mark.real_time
@@ -299,3 +305,52 @@ async def test_librdkafka_writes_and_reads() -> None:
         found = await asyncio.to_thread(work)
         assert found == [(number, b"k", b"%d" % number) for number in range(200)]
         assert await (await client.log_cursors(LOG).find("g")).offset() == 200
+
+
+async def test_a_trace_goes_through_in_both_directions() -> None:
+    """From Kafka's client to a consumer of a database, and from an append to Kafka's client."""
+    with MemoryCluster() as made:
+        kept = InMemorySpanExporter()
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SimpleSpanProcessor(kept))
+        tracer = provider.get_tracer("application")
+        async with AsyncExitStack() as stack:
+            client = await stack.enter_async_context(
+                quire.connect(made.store_uri, tracer_provider=provider, trace_records=True)
+            )
+            address = await stack.enter_async_context(serving(client))
+            async with started(AIOKafkaProducer(bootstrap_servers=address)) as producer:
+                with tracer.start_as_current_span("from Kafka") as sent:
+                    carried: dict[str, str] = {}
+                    propagate.inject(carried)
+                    headers = [(name, value.encode()) for name, value in carried.items()]
+                    await producer.send_and_wait(LOG, b"a", headers=headers)
+
+            async def apply(handle: object, records: object) -> None:
+                return None
+
+            target = MemoryTarget(MemoryDatabase())
+            committed = asyncio.Event()
+            consuming = asyncio.ensure_future(
+                quire.sql.consume(
+                    *(client, LOG, target, apply),
+                    consumer="billing",
+                    on_commit=lambda progress: committed.set(),
+                )
+            )
+            await committed.wait()
+            consuming.cancel()
+            with tracer.start_as_current_span("from quire"):
+                async with await client.open_log("invoices") as log:
+                    await log.append(b"b")
+            consumer = AIOKafkaConsumer(
+                "invoices", bootstrap_servers=address, auto_offset_reset="earliest"
+            )
+            async with started(consumer):
+                (_, found) = (await consumer.getone()).headers[0]
+    spans = {span.name: span for span in kept.get_finished_spans()}
+    processed, appended = spans["process orders"].parent, spans["append invoices"].context
+    assert processed is not None
+    assert processed.span_id == sent.get_span_context().span_id
+    assert appended is not None
+    assert f"{appended.span_id:016x}" in found.decode()
