@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Final
 
 import click
@@ -22,6 +23,7 @@ from quire.healing.verdict import (
     duration,
 )
 from quire.healing.verdict import health as judge
+from quire.view.followers import FollowersView, followers_of
 from quire.view.gather import gather_cluster
 
 EXIT_CODES: Final = {Severity.OK: 0, Severity.WARNING: 10, Severity.CRITICAL: 11}
@@ -84,6 +86,7 @@ def _health_fields(facts: ClusterFacts, verdict: Verdict) -> Value:
         "health": str(verdict.severity),
         "states": {str(state): count for state, count in facts.states().items()},
         "healing": healing_fields(facts),
+        "followers": followers_fields(facts),
         "reasons": [_finding_fields(each) for each in verdict.findings],
     }
 
@@ -95,10 +98,22 @@ def _finding_fields(each: Finding) -> Value:
 def _print_health(facts: ClusterFacts, verdict: Verdict) -> None:
     click.echo(f"{verdict.severity}: {states_text(facts)}")
     click.echo(f"healing: {healing_text(facts)}")
+    if (followers := _followers(facts)) is not None:
+        click.echo(f"subscriptions: {followers.text}")
     if verdict.findings:
         click.echo()
         rows = [(str(each.severity), each.text, each.remedy) for each in verdict.findings]
         print_table(("", "reason", "remedy"), rows, empty="")
+
+
+def _followers(facts: ClusterFacts) -> FollowersView | None:
+    return followers_of(each.info for each in facts.bookies if each.info is not None)
+
+
+def followers_fields(facts: ClusterFacts) -> Value:
+    """Return the subscriptions of followers for programs; None if no bookie counts them."""
+    followers = _followers(facts)
+    return None if followers is None else asdict(followers)
 
 
 def states_text(facts: ClusterFacts) -> str:

@@ -79,6 +79,7 @@ def fields(look: ClusterLook, orders: TopOrders) -> dict[str, Any]:
         "log_count": rows.log_count,
         "clients": len(look.clients),
         "users": shape(look.users.users),
+        "followers": None if look.followers is None else shape(look.followers),
     }
 
 
@@ -116,6 +117,8 @@ def _head(look: ClusterLook, rows: TopRows) -> list[RenderableType]:
         words.plural(rows.log_count, "log"),
         words.plural(len(look.clients), "client"),
     ]
+    if (followers := look.followers) is not None:
+        parts.append(words.plural(followers.subscriptions, "subscription"))
     first = Text(f"quire top  {at}  ", no_wrap=True, overflow="ellipsis")
     first.append(head.severity, COLORS.get(head.severity, ""))
     first.append(f"  {', '.join(parts)}  {cell(look.store)}")
@@ -132,7 +135,9 @@ def _in_use(look: ClusterLook) -> str:
     if not users.users:
         return ""
     written, read = words.plural(users.writers, "ledger"), words.plural(users.readers, "reader")
-    return f"{written} written, {read}"
+    late = look.followers.without_credit if look.followers is not None else 0
+    waits = f", {words.plural(late, 'subscription')} without credit" if late else ""
+    return f"{written} written, {read}{waits}"
 
 
 def _rest(count: int, what: str) -> list[RenderableType]:

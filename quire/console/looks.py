@@ -15,6 +15,7 @@ from quire.entry import BookieId
 from quire.healing.state import BookieFacts, State
 from quire.healing.verdict import ClusterFacts
 from quire.repair.assignments import Assignments
+from quire.view.followers import FollowersView, followers_of
 from quire.view.users import UsersView, users_of
 from quire.view.values import ClientView, CursorView, LogView
 
@@ -43,6 +44,7 @@ class BookiePace:
     entries_per_second: float | None = None
     journal_p99: float | None = None
     waiting: int | None = None
+    pushed_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,12 @@ class ClusterLook:
         """The processes that use ledgers, as the bookies that answered know them."""
         facts = () if self.facts is None else self.facts.bookies
         return users_of(each.info for each in facts if each.info is not None)
+
+    @property
+    def followers(self) -> FollowersView | None:
+        """The subscriptions of followers; None if no bookie tells."""
+        facts = () if self.facts is None else self.facts.bookies
+        return followers_of(each.info for each in facts if each.info is not None)
 
     def members_of(self, *states: State) -> list[BookieFacts]:
         """Return the bookies in some states."""

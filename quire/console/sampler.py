@@ -45,6 +45,7 @@ from quire.healing.verdict import ENSEMBLE, ClusterFacts
 from quire.metastore.layout import MOVES, moves_path
 from quire.metastore.store import MetadataStore
 from quire.repair.assignments import Assignments
+from quire.view.followers import ENTRIES as PUSHED
 from quire.view.gather import gather_clients, gather_cluster, gather_log, gather_logs
 from quire.view.values import LogView
 
@@ -287,6 +288,8 @@ def with_journal(pace: BookiePace, before: Counted, now: Counted) -> BookiePace:
         journal_seconds=spent / batches / 1e6 if batches else None,
         batches_per_second=batches / passed,
     )
+    if PUSHED in now.counters:
+        pace = replace(pace, pushed_per_second=now.since(before, PUSHED) / passed)
     if ENTRIES not in now.counters:  # an older program
         return pace
     return replace(

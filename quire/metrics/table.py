@@ -93,8 +93,8 @@ _STATE: Final = (
             "journal_p99_microseconds": "the time that 99 of 100 of the last 1,024 batches kept",
             "subscription_clients": "connections over which followers have entries pushed",
             "subscriptions_open": "subscriptions on them, one a ledger that a client follows",
-            "subscriptions_without_credit": "subscriptions that wait until their follower has "
-            "taken the news so far",
+            "subscriptions_without_credit": "subscriptions that wait until their follower takes "
+            "the news",
         },
     ),
     *_bookie(
@@ -187,7 +187,7 @@ _COUNTERS: Final = _bookie(
         "subscription_entries_total": "entries in them",
         "subscription_bytes_total": "the bytes of these entries, as they are stored",
         "subscription_credit_waits_total": "times that a subscription had to wait until its "
-        "follower had taken the news so far",
+        "follower took the news",
     },
 )
 
@@ -346,7 +346,7 @@ _HEALING: Final = (
             "quire_healing_ledgers": "ledgers to be healed: `no-copy`, `one-copy`, `short`, "
             "`drain`, `holes`; `unplaced` without a bookie for them; `waiting` for their writer; "
             "`unreadable` records; `few-domains` with copies in fewer domains than their placement "
-            "requires; `spread` may be in more domains, and move last"
+            "requires"
         },
         "reason",
     ),

@@ -2,6 +2,7 @@
 
     values.py    pure   a bookie, a log with its leader and cursors, a client, the cluster
     users.py     pure   the processes that use ledgers, from the answers of several bookies
+    followers.py pure   the subscriptions of followers, likewise
     shapes.py    pure   the same as JSON
     gather.py           asks the metadata store and the bookies through a client
 

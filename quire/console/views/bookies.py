@@ -14,6 +14,7 @@ from quire.console.views.troubles import OK, WARNING, slow_bookies
 from quire.healing.state import BookieFacts, silent_seconds
 from quire.healing.verdict import ROOM_SHARE_MIN, ClusterFacts, duration
 from quire.labels import domain_name
+from quire.view.followers import OPEN, WITHOUT_CREDIT
 from quire.view.values import view_bookie
 
 
@@ -31,7 +32,11 @@ class DiskBar:
 
 @dataclass(frozen=True, slots=True)
 class BookieRow:
-    """One bookie. Its domain is its region, zone and rack; `note` says more of its state."""
+    """One bookie. Its domain is its region, zone and rack; `note` says more of its state.
+
+    `subscriptions` is None for a bookie that does not count them; subscriptions
+    `without_credit` wait until their follower takes the news.
+    """
 
     bookie: str
     domain: str
@@ -51,6 +56,9 @@ class BookieRow:
     journal_p99: float | None
     waiting: int | None
     is_slow: bool
+    subscriptions: int | None = None
+    without_credit: int = 0
+    pushed_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ def _row(facts: ClusterFacts, each: BookieFacts, pace: BookiePace, is_slow: bool
     severity = STATE_SEVERITY[state]
     if severity == OK and (each.silence or is_slow or each.in_limbo or each.damaged):
         severity = WARNING
-    shown = view_bookie(facts, each)
+    shown, counters = view_bookie(facts, each), each.info.counters if each.info else {}
     return BookieRow(
         each.bookie,
         domain_name(each.labels.domain("rack")),
@@ -121,6 +129,7 @@ def _row(facts: ClusterFacts, each: BookieFacts, pace: BookiePace, is_slow: bool
         pace.journal_seconds,
         *(pace.batches_per_second, pace.entries_per_second, pace.journal_p99, pace.waiting),
         is_slow,
+        *(counters.get(OPEN), counters.get(WITHOUT_CREDIT, 0), pace.pushed_per_second),
     )
 
 

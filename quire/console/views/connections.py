@@ -10,6 +10,7 @@ from quire.bookie import UseKind
 from quire.console import words
 from quire.console.looks import ClusterLook
 from quire.console.views.paging import Paging, page_of
+from quire.view.followers import FollowersView
 from quire.view.users import UserView
 
 
@@ -55,6 +56,8 @@ class ConnectionsPage:
     users: Sequence[UserRow]
     users_total: int
     at_ms: int
+    followers: FollowersView | None = None
+    pushed_per_second: float | None = None
 
 
 USERS_MAX = 100
@@ -84,7 +87,12 @@ def connections(snapshot: ClusterLook, page: int = 1) -> ConnectionsPage:
         for version in sorted(clients.keys() | bookies.keys())
     ]
     users, total = _users(snapshot)
-    return ConnectionsPage(paging, rows, versions, users, total, snapshot.at_ms)
+    rates = [each.pushed_per_second for each in snapshot.paces.values()]
+    pushed = [each for each in rates if each is not None]
+    return ConnectionsPage(
+        *(paging, rows, versions, users, total, snapshot.at_ms),
+        *(snapshot.followers, sum(pushed) if pushed else None),
+    )
 
 
 def _users(snapshot: ClusterLook) -> tuple[list[UserRow], int]:

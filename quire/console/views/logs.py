@@ -86,22 +86,25 @@ def logs(snapshot: ClusterLook, order: str = "name", page: int = 1, find: str = 
     """Return a page of logs, those with `find` in their name. Another order is that by name."""
     chosen = order if order in ORDERS else "name"
     names = [name for name in snapshot.log_names if find.casefold() in name.casefold()]
-    if chosen == "name":  # the rows of other pages are not made
-        paging, shown = page_of(names, page)
-        rows: Sequence[LogRow] = [_row_of(snapshot, name) for name in shown]
-    else:
-        found = sorted((_row_of(snapshot, name) for name in names), key=ORDERS[chosen])
-        paging, rows = page_of(found, page)
+    if chosen != "name":  # rows of other pages are compared, and not drawn
+        names = [each.name for each in sorted(_compared(snapshot, names), key=ORDERS[chosen])]
+    paging, shown = page_of(names, page)
+    rows = [row(_look_at(snapshot, name), snapshot.at_ms) for name in shown]
     total = len(snapshot.log_names)
     return LogsPage(chosen, find, paging, rows, len(snapshot.logs), total, snapshot.at_ms)
 
 
-def _row_of(snapshot: ClusterLook, name: str) -> LogRow:
-    return row(snapshot.logs.get(name) or LogLook(LogView(name), 0), snapshot.at_ms)
+def _compared(snapshot: ClusterLook, names: Sequence[str]) -> list[LogRow]:
+    now = snapshot.at_ms
+    return [row(_look_at(snapshot, name), now, is_drawn=False) for name in names]
 
 
-def row(look: LogLook, now_ms: int) -> LogRow:
-    """Return the row of a log."""
+def _look_at(snapshot: ClusterLook, name: str) -> LogLook:
+    return snapshot.logs.get(name) or LogLook(LogView(name), 0)
+
+
+def row(look: LogLook, now_ms: int, *, is_drawn: bool = True) -> LogRow:
+    """Return the row of a log; without its segments if it is not drawn."""
     view, is_known = look.view, bool(look.view.log_id)
     slowest = view.slowest
     is_lagging = any(lags(each, look.per_second, now_ms) for each in view.cursors)
@@ -121,7 +124,7 @@ def row(look: LogLook, now_ms: int) -> LogRow:
         "" if slowest is None else slowest.name,
         None if slowest is None else slowest.lag,
         is_lagging,
-        strip(view),
+        strip(view) if is_drawn else (),
         words.ago(look.at_ms, now_ms) if look.at_ms else "not looked at yet",
     )
 

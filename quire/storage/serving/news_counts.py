@@ -1,4 +1,4 @@
-"""The counters of a bookie's subscriptions, for its operators. One owner, on one loop."""
+"""The counts of a bookie's subscriptions, for its operators. One owner, on one loop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NewsCounts:
 
     @contextmanager
     def without_credit(self) -> Iterator[None]:
-        """A subscription waits in the block until its follower has taken the news so far."""
+        """A subscription waits in the block until its follower takes the news."""
         self._waits += 1
         self._waiting += 1
         try:
@@ -42,7 +42,7 @@ class NewsCounts:
             self._waiting -= 1
 
     def sent(self, entries: int, size: int) -> None:
-        """Count news with their entries and the bytes of the frames."""
+        """Count news with their entries, whose frames have so many bytes."""
         self._messages += 1
         self._entries += entries
         self._bytes += size
