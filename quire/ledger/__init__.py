@@ -8,9 +8,9 @@ Writing: `writer.py`, `pending_appends.py`, `backlog.py`, `ensemble.py`, `replic
 `ensemble_change.py`, `explicit_lac.py`, `forcing.py`, `closing.py`, `numbered.py`,
 `ledger_record.py`.
 Reading: `reader.py`, `known.py`, `fetch.py`, `read_ahead.py`, `pushed_read.py`; followers:
-`following.py`, `tail.py`, `recent.py` and `pushed.py` (pure), the port `subscription.py`. Recovery:
-`recovery.py`, `read_lac.py`, `write_back.py`, `replicate_fragments.py`. All of them ask by
-`quorum_call.py`.
+`following.py`, `tail.py`, `recent.py` and `pushed.py` (pure), `end_watch.py`, the port
+`subscription.py`. Recovery: `recovery.py`, `read_lac.py`, `write_back.py`,
+`replicate_fragments.py`. All of them ask by `quorum_call.py`.
 Records: the port `records.py`, quire's own in `stored_records.py` with `ids.py`, `new_record.py`,
 and `versioned.py`.
 Around them: `catalog.py`, `inventory.py`, `outlines.py`, `observed_store.py`, and the way to a

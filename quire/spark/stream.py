@@ -199,9 +199,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _reaches(self, places: Progress) -> dict[str, LogReach | None]:
-        """How far logs reach, never before the places."""
+        """How far logs reach, never before the places.
+
+        A query that ends at a target asks: it would end before the target if news were late.
+        """
         offsets = {log: place.offset for log, place in places.items()}
-        return self._client._logs.ends(offsets, password=self._options.password)
+        fresh = self._target is not None
+        return self._client._logs.ends(offsets, password=self._options.password, fresh=fresh)
 
     def _end_of(self, log: str, place: Place, reach: LogReach | None) -> Place:
         """The place after all records of a log, or of the log that has taken its name."""

@@ -31,9 +31,11 @@ class SyncLogDirectory:
         """See `LogDirectory.describe`."""
         return self._portal.call(self._logs.describe(name))
 
-    def ends(self, logs: Mapping[str, int], *, password: bytes = b"") -> dict[str, LogReach | None]:
+    def ends(
+        self, logs: Mapping[str, int], *, password: bytes = b"", fresh: bool = False
+    ) -> dict[str, LogReach | None]:
         """See `LogEnds.find`."""
-        return self._portal.call(self._ends.find(logs, password=password))
+        return self._portal.call(self._ends.find(logs, password=password, fresh=fresh))
 
     def with_parts(self) -> list[str]:
         """See `logs_with_parts`."""

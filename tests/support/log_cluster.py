@@ -26,7 +26,7 @@ from quire.service.snapshots import Snapshots
 from quire.steady import SteadyClock
 from tests.support.async_tests import run_virtually
 from tests.support.faulty_store import FaultyStore, Hook
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_cluster import LocalBookie, MemoryCluster
 
 NAME: Final = "a/log"
 PATH: Final = log_path(NAME)
@@ -74,8 +74,8 @@ class Client:
 class LogCluster(MemoryCluster):
     """A memory cluster with clients; `now` is the wall clock, in seconds."""
 
-    def __init__(self, size: int = 3) -> None:
-        super().__init__(size, options=LEDGER_OPTIONS)
+    def __init__(self, size: int = 3, kind: type[LocalBookie] = LocalBookie) -> None:
+        super().__init__(size, options=LEDGER_OPTIONS, kind=kind)
         self.now = 1000.0
         self._clients = 0
         self.steady = SteadyClock("machine", lambda: asyncio.get_running_loop().time())

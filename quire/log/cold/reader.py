@@ -35,7 +35,7 @@ from quire.log.cold.parquet import FORMAT, HEADS, KEY
 from quire.log.cold.tier import locate
 from quire.log.manifest.cold_files import ColdFile, is_any_logs
 from quire.log.records.batch import UNPLACED, Base, BatchHeader, Compression, assemble_batch
-from quire.log.segment_store.port import SegmentFacts
+from quire.log.segment_store.port import SegmentFacts, StirredWatch
 
 T = TypeVar("T")
 
@@ -311,6 +311,10 @@ class ColdReader(Handle):
 
     async def wait_closed(self) -> None:
         """See `SegmentSource.wait_closed`: it is."""
+
+    def watch(self) -> StirredWatch:
+        """See `SegmentSource.watch`."""
+        return StirredWatch()
 
     async def close(self) -> None:
         """Release the file."""

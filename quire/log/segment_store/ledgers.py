@@ -11,6 +11,7 @@ from typing import Final
 from quire.aio.handle import Handle
 from quire.entry import Entry, EntryId, LedgerId
 from quire.ledger.catalog import LedgerCatalog
+from quire.ledger.end_watch import EndWatch
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
@@ -128,6 +129,10 @@ class LedgerSource(Handle):
         """See `SegmentSource.wait_closed`."""
         while not self.reader.is_closed:
             await self.reader._known.wait_change()
+
+    def watch(self) -> EndWatch:
+        """See `SegmentSource.watch`."""
+        return EndWatch(self.reader._known)
 
     async def close(self) -> None:
         """See `SegmentSource.close`."""

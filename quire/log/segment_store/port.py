@@ -13,6 +13,8 @@ Law, for every implementation (contract suite: `tests/contract/segments`):
   J4  `open` never disturbs the sink. An entry that a source delivered survives every `seal`.
   J5  After `delete` returned, `open` and `seal` raise `NoSuchLedgerError`.
   J6  No segment is created twice under one id.
+  J7  A watch is stirred when an entry can be read that its source did not know, and when the
+      segment is sealed or deleted. It may be stirred for nothing.
 
 Systems differ. A store states its `capabilities`; a call that needs a missing one raises
 `UnsupportedError` and changes nothing.
@@ -29,7 +31,7 @@ import enum
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias
+from typing import Final, Protocol, Self, TypeAlias
 
 from quire.entry import DigestKind, Entry, EntryId, LedgerId
 from quire.ledger.domains import Placement
@@ -144,6 +146,23 @@ class SegmentSink(Protocol):
         ...
 
 
+class SegmentWatch(Protocol):
+    """A watch of a segment's end (`SegmentSource.watch`)."""
+
+    @property
+    def is_stirred(self) -> bool:
+        """Whether the end may have moved since the watch began. It stays so."""
+        ...
+
+    async def wait(self) -> None:
+        """Return when the end may have moved."""
+        ...
+
+    async def close(self) -> None:
+        """End the watch. Harmless again."""
+        ...
+
+
 class SegmentSource(Protocol):
     """A handle for reading one segment. Reading methods may be used concurrently.
 
@@ -207,6 +226,14 @@ class SegmentSource(Protocol):
 
     async def wait_closed(self) -> None:
         """Return when the segment is known to be sealed."""
+        ...
+
+    def watch(self) -> SegmentWatch:
+        """Begin to watch for an end after the last entry that this source knows as confirmed.
+
+        The caller closes the watch. A store that is told nothing by itself returns a watch that is
+        stirred from the start.
+        """
         ...
 
     async def close(self) -> None:
@@ -281,3 +308,15 @@ class SegmentStore(Protocol):
         without `TRANSACTIONS`.
         """
         ...
+
+
+class StirredWatch:
+    """A watch of a store that is told nothing: the end has to be asked for each time."""
+
+    is_stirred: Final = True
+
+    async def wait(self) -> None:
+        """See `SegmentWatch.wait`."""
+
+    async def close(self) -> None:
+        """See `SegmentWatch.close`."""

@@ -27,6 +27,7 @@ from quire.log.segment_store.port import (
     SegmentFacts,
     SegmentOptions,
     SegmentSink,
+    StirredWatch,
 )
 from quire.metastore.changes import Change
 
@@ -192,6 +193,9 @@ class ShelfSource(Handle):
     async def wait_closed(self) -> None:
         while not self.is_closed:
             await self._shelf.news.wait()
+
+    def watch(self) -> StirredWatch:
+        return StirredWatch()
 
     async def close(self) -> None:
         self._is_open = False

@@ -1,4 +1,4 @@
-"""The law of the port `SegmentStore`, J1 to J6."""
+"""The law of the port `SegmentStore`, J1 to J7."""
 
 from __future__ import annotations
 
@@ -215,6 +215,22 @@ def test_an_unwritten_segment_fits_until_it_is_taken(run: Run) -> None:
         await subject.one.check_room(WANTED)
         sink = await subject.one.create(WANTED)
         assert subject.one.fits(sink, WANTED)
+        await sink.close()
+
+    run(check)
+
+
+def test_a_watch_is_stirred_when_an_entry_can_be_read(run: Run) -> None:
+    async def check(subject: Subject) -> None:
+        sink = await filled(subject, 2)
+        async with await subject.other.open(sink.ledger, password=PASSWORD) as source:
+            await source.last_confirmed()
+            watch = source.watch()
+            await sink.append(b"2")
+            await watch.wait()
+            assert watch.is_stirred
+            await watch.close()
+            await watch.close()
         await sink.close()
 
     run(check)

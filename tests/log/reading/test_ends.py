@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from typing import cast
 
 import pytest
 
 from quire.log.manifest import known
 from quire.log.manifest.known import KnownManifests
 from quire.log.reading.ends import LogEnds, LogReach
+from tests.ledger.following import count_calls
 from tests.support.log_cluster import Client, LogCluster, numbered, run
+from tests.support.memory_cluster import down
+from tests.support.news_pipe import PushingBookie
 
 
 class Looking:
@@ -25,6 +30,12 @@ class Looking:
             self.asked[method] += 1
 
         client.store.before = count
+
+    def hush(self, cluster: LogCluster) -> None:
+        """Let no more news arrive."""
+        for bookie in cluster.bookies.values():
+            for pipe in cast("PushingBookie", bookie).pipes:
+                pipe._back = asyncio.Queue()
 
     async def find(self, **logs: int) -> dict[str, LogReach | None]:
         self.asked.clear()
@@ -121,4 +132,93 @@ def test_manifests_that_are_asked_for_no_longer_are_forgotten(
             assert looking.asked == {"get": 1}, "the limit was passed"
 
     monkeypatch.setattr(known, "KNOWN_MAX", 2)
+    run(main)
+
+
+def test_an_open_segment_is_asked_again_only_after_news() -> None:
+    async def main() -> None:
+        async with LogCluster(kind=PushingBookie) as cluster:
+            writer, looking = cluster.new_client(), Looking(cluster.new_client())
+            names = [f"log{number}" for number in range(5)]
+            leaders = {name: await writer.logs.open(name) for name in names}
+            empty = await writer.logs.open("empty")
+            for leader in leaders.values():
+                await leader.append_many(numbered(0, 2))
+            await asyncio.sleep(0.1)
+            expected: dict[str, int | None] = {**dict.fromkeys(names, 2), "empty": 0}
+            assert await looking.offsets(*expected) == expected
+            await asyncio.sleep(100)
+            counts = count_calls(cluster)
+            assert await looking.offsets(*expected) == expected
+            assert (looking.asked, counts) == ({"changed": 1}, {}), "nothing happened"
+            await leaders["log3"].append_many(numbered(2, 3))
+            await empty.append_many(numbered(0, 1))
+            await asyncio.sleep(0.1)
+            counts = count_calls(cluster)
+            expected |= {"log3": 5, "empty": 1}
+            assert await looking.offsets(*expected) == expected
+            assert counts["read"] == 2, "one header of each"
+            await leaders["log1"].roll()
+            await leaders["log1"].append_many(numbered(2, 1))
+            await leaders["log2"].close()
+            await asyncio.sleep(0.1)
+            expected |= {"log1": 3}
+            assert await looking.offsets(*expected) == expected
+            await looking.ends.close()
+            for leader in (*leaders.values(), empty):
+                await leader.close()
+
+    run(main)
+
+
+def test_a_fresh_look_needs_no_news() -> None:
+    async def main() -> None:
+        async with LogCluster(kind=PushingBookie) as cluster:
+            writer, looking = cluster.new_client(), Looking(cluster.new_client())
+            leader = await writer.logs.open("live")
+            await leader.append_many(numbered(0, 2))
+            await asyncio.sleep(0.1)
+            assert await looking.offsets("live") == {"live": 2}
+            await asyncio.sleep(1)
+            looking.hush(cluster)
+            await leader.append_many(numbered(2, 3))
+            await asyncio.sleep(0.1)
+            assert await looking.offsets("live") == {"live": 2}, "its news are held back"
+            found = (await looking.ends.find({"live": 0}, fresh=True))["live"]
+            assert found is not None
+            assert found.offset == 5
+            await looking.ends.close()
+            await leader.close()
+
+    run(main)
+
+
+def test_bookies_that_go_and_lost_connections_count_as_news() -> None:
+    async def main() -> None:
+        async with LogCluster(5, kind=PushingBookie) as cluster:
+            writer, looking = cluster.new_client(), Looking(cluster.new_client())
+            leader = await writer.logs.open("live")
+            await leader.append_many(numbered(0, 2))
+            await asyncio.sleep(0.1)
+            written = 2
+            for round_ in range(6):
+                assert await looking.offsets("live") == {"live": written}
+                await asyncio.sleep(1)
+                manifest = await writer.logs.find("live")
+                ensemble = (await cluster.catalog.metadata(manifest.rows[-1].ledger)).last_fragment
+                victim = ensemble.bookies[round_ % 3]
+                if round_ % 2:
+                    for pipe in cast("PushingBookie", cluster.bookies[victim]).pipes:
+                        pipe.break_off("by order of the test")
+                else:
+                    cluster.bookies[victim].before = down()
+                await leader.append_many(numbered(written, 1))
+                written += 1
+                await asyncio.sleep(1)
+                assert await looking.offsets("live") == {"live": written}
+                cluster.bookies[victim].before = down("nothing")
+                await cluster.pass_time(60)
+            await looking.ends.close()
+            await leader.close()
+
     run(main)
