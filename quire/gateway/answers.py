@@ -14,6 +14,7 @@ The families of errors are answered alike, so that a program needs to know six c
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import Final, NamedTuple
 
 from quire.errors import (
@@ -74,6 +75,14 @@ class BusyError(GatewayError):
         super().__init__(f"the gateway is busy: {what}")
 
 
+class QuotaError(GatewayError):
+    """A client has used up what it may append or read in a second."""
+
+    def __init__(self, client: str, direction: str, seconds: float) -> None:
+        super().__init__(f"{client} has used up its quota to {direction}: go on in {seconds:.3f} s")
+        self.seconds = seconds
+
+
 class BodyTooLargeError(GatewayError):
     """The body of a request is larger than a gateway takes."""
 
@@ -96,6 +105,7 @@ class ErrorAnswer(NamedTuple):
 
 FAMILIES: Final[tuple[tuple[type[Exception], ErrorAnswer], ...]] = (
     (BusyError, ErrorAnswer(429, "busy", 1)),
+    (QuotaError, ErrorAnswer(429, "quota_exceeded", 1)),
     (NotReadyError, ErrorAnswer(503, "not_ready", 1)),
     (LedElsewhereError, ErrorAnswer(409, "led_elsewhere")),
     (TailConflictError, ErrorAnswer(412, "offset_conflict")),
@@ -128,6 +138,8 @@ def kind_of(error: QuireError | GatewayError) -> ErrorAnswer:
 
 def retry_seconds(error: QuireError | GatewayError) -> float | None:
     """Return after how many seconds to try again, if it is certain that nothing happened."""
+    if isinstance(error, QuotaError):
+        return error.seconds
     return None if isinstance(error, OutcomeUnknownError) else kind_of(error).retry_after
 
 
@@ -137,5 +149,6 @@ def answer_to(
     """Return the kind, the body and the headers of the answer to a request that failed."""
     kind = kind_of(error)
     body: dict[str, object] = {"error": kind.code, "message": str(error)}
-    headers = {} if kind.retry_after is None else {"Retry-After": str(kind.retry_after)}
+    seconds = retry_seconds(error) or kind.retry_after
+    headers = {} if seconds is None else {"Retry-After": str(ceil(seconds))}
     return kind, body, headers

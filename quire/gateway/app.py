@@ -6,6 +6,7 @@ of the documentation are made from it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -31,11 +32,12 @@ from quire.gateway.bodies import (
 from quire.gateway.limits import Admission, GatewayLimits
 from quire.gateway.metered import GatewayMeter
 from quire.gateway.owners import Owners
-from quire.gateway.reads import read_page, stream_events
+from quire.gateway.quotas import Direction, Quotas, client_of
+from quire.gateway.reads import paced, read_page, stream_events
 from quire.gateway.tokens import Token, caller
 from quire.inspect import LogInfo
 from quire.log.leader.log import Log
-from quire.log.records.position import Appended, Position
+from quire.log.records.position import Appended, Position, Record
 from quire.places import Place, parse_place
 from quire.rights.calls import HTTP
 from quire.rights.guard import Guard
@@ -105,8 +107,9 @@ class Gateway:
         self.tokens = tokens
         self.admission = Admission(limits)
         self.meter = GatewayMeter()
+        self.quotas = Quotas(limits, lambda: asyncio.get_running_loop().time())
         self.figures = figures_of(
-            self.meter, self.admission, owners, registry or CollectorRegistry()
+            self.meter, self.admission, self.quotas, owners, registry or CollectorRegistry()
         )
         """Returns the figures of the process, and the media type of that text."""
         self.app = Starlette(
@@ -172,8 +175,10 @@ class Gateway:
 
 async def append(gateway: Gateway, request: Request) -> Response:
     """Append the records of the body, and answer once they are certain."""
+    gateway.quotas.check(_client(request), Direction.APPEND)
     async with gateway.body(request) as body:
         batch = parse_submission(request.headers.get("content-type", ""), body)
+        gateway.quotas.charge(_client(request), Direction.APPEND, len(body), len(batch.records))
         async with gateway.owners.writer(_name(request)) as log:
             places = await _append(log, batch)
     records = [{"offset": each.offset, "position": str(each.position)} for each in places]
@@ -199,7 +204,7 @@ async def read(gateway: Gateway, request: Request) -> Response:
     limit = _whole(query.get("limit", str(LIMIT)), "limit", 1, LIMIT_MAX)
     wait = min(_seconds(query.get("wait", "0")), gateway.limits.wait_seconds)
     name = _name(request)
-    found = await read_page(gateway.client, name, _place(place), limit, wait)
+    found = await _page(gateway, request, _place(place), limit, wait)
     following = str(found[-1].position.after) if found else place
     if place == "latest" and not found:
         following = str((await gateway.client.log_end(name)).position)
@@ -208,13 +213,26 @@ async def read(gateway: Gateway, request: Request) -> Response:
     return JSONResponse({"records": [record_fields(each) for each in found], "next": following})
 
 
+async def _page(
+    gateway: Gateway, request: Request, place: Place, limit: int, wait: float
+) -> list[Record]:
+    """Return the records of a page, within the quota of the caller."""
+    client = _client(request)
+    gateway.quotas.check(client, Direction.READ)
+    found = await read_page(gateway.client, _name(request), place, limit, wait)
+    size = sum(len(each.payload) for each in found)
+    gateway.quotas.charge(client, Direction.READ, size, len(found))
+    return found
+
+
 async def tail(gateway: Gateway, request: Request) -> Response:
     """Stream records as server-sent events, and go on after `Last-Event-ID`."""
     place = request.headers.get("last-event-id") or request.query_params.get("from", "latest")
     name = _name(request)
     guard, identity = gateway.guard, request.state.identity
     checks = [] if guard is None else [guard.recheck(identity, Action.READ, name)]
-    events = stream_events(gateway.client, name, _place(place), *checks)
+    charge = partial(gateway.quotas.charge, _client(request), Direction.READ)
+    events = paced(stream_events(gateway.client, name, _place(place), *checks), charge)
     return StreamingResponse(
         events, media_type=EVENTS, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
@@ -226,7 +244,7 @@ async def read_one(gateway: Gateway, request: Request) -> Response:
     if not isinstance(place, int | Position):
         raise InvalidRequestError("name a record by its offset or position")
     name = _name(request)
-    found = await read_page(gateway.client, name, place, 1, 0)
+    found = await _page(gateway, request, place, 1, 0)
     if not found or place not in (found[0].offset, found[0].position):
         raise NotFoundError(f"log {name!r} has no record {request.path_params['place']}")
     headers = {"Quire-Offset": str(found[0].offset), "Quire-Position": str(found[0].position)}
@@ -406,6 +424,10 @@ async def _no_such_path(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     message = f"there is no {request.method} {request.url.path}: see /v1/openapi.json"
     return JSONResponse({"error": "no_such_call", "message": message}, status)
+
+
+def _client(request: Request) -> str:
+    return client_of(request.state.identity, request.client.host if request.client else "")
 
 
 def _name(request: Request) -> str:

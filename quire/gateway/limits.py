@@ -30,6 +30,11 @@ class GatewayLimits:
     """Groups of Kafka's consumers that this gateway coordinates at the same time."""
     members: int = 1000
     """Members of one such group."""
+    client_append_bytes_per_second: int = 0
+    """What one client may append, as the next three. Beyond it a client waits; 0: no limit."""
+    client_append_records_per_second: float = 0
+    client_read_bytes_per_second: int = 0
+    client_read_records_per_second: float = 0
     idle_seconds: float = 300.0
     """A log that was not written for so long is given up: any gateway may write it then. Likewise
     a group without members.
@@ -41,8 +46,12 @@ class GatewayLimits:
 
     def __post_init__(self) -> None:
         counts = self.requests, self.bytes, self.connections, self.logs, self.groups, self.members
-        smallest = min(counts)
-        if smallest < 1 or min(self.idle_seconds, self.takeover_seconds, self.wait_seconds) <= 0:
+        seconds = self.idle_seconds, self.takeover_seconds, self.wait_seconds
+        rates = (
+            *(self.client_append_bytes_per_second, self.client_append_records_per_second),
+            *(self.client_read_bytes_per_second, self.client_read_records_per_second),
+        )
+        if min(counts) < 1 or min(seconds) <= 0 or not all(each >= 0 for each in rates):
             raise ConfigurationError(f"limits of a gateway must be positive: {self}")
 
 

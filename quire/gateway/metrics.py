@@ -16,7 +16,8 @@ from prometheus_client.registry import Collector
 from quire.gateway.limits import Admission
 from quire.gateway.metered import GatewayMeter
 from quire.gateway.owners import Owners
-from quire.metrics.families import Labels, histogram, information, value
+from quire.gateway.quotas import Quotas
+from quire.metrics.families import Labels, histogram, information, value, values
 from quire.metrics.figures import Durations
 from quire.version import __version__
 
@@ -24,8 +25,11 @@ from quire.version import __version__
 class GatewayCollector(Collector):
     """What Prometheus asks. It is asked on the gateway's own loop."""
 
-    def __init__(self, meter: GatewayMeter, admission: Admission, owners: Owners) -> None:
+    def __init__(
+        self, meter: GatewayMeter, admission: Admission, quotas: Quotas, owners: Owners
+    ) -> None:
         self._meter = meter
+        self._quotas = quotas
         self._admission = admission
         self._owners = owners
 
@@ -45,20 +49,30 @@ class GatewayCollector(Collector):
             value("quire_gateway_requests_under_way", self._admission.requests),
             value("quire_gateway_bytes_under_way", self._admission.bytes),
             value("quire_gateway_logs", len(self._owners.written())),
+            value("quire_gateway_clients_below_quota", len(self._quotas)),
+            values(
+                "quire_gateway_throttled_total",
+                {(str(key),): number for key, number in self._quotas.throttled.items()},
+            ),
         ]
 
 
 def figures_of(
-    meter: GatewayMeter, admission: Admission, owners: Owners, registry: CollectorRegistry
+    meter: GatewayMeter,
+    admission: Admission,
+    quotas: Quotas,
+    owners: Owners,
+    registry: CollectorRegistry,
 ) -> Callable[[], tuple[bytes, str]]:
     """Return what gives the figures as text, and the media type of that text.
 
     Args:
         meter: what the gateway counts.
         admission: what is under way.
+        quotas: what its clients may have.
         owners: the logs that it writes.
         registry: has the figures of the gateway's client already.
     """
-    registry.register(GatewayCollector(meter, admission, owners))
+    registry.register(GatewayCollector(meter, admission, quotas, owners))
     ProcessCollector(registry=registry)
     return lambda: (generate_latest(registry), CONTENT_TYPE_LATEST)

@@ -95,6 +95,19 @@ async def stream_events(
         yield f"event: error\ndata: {kind_of(error).code}: {text}\n\n".encode()
 
 
+async def paced(
+    events: AsyncGenerator[bytes, None], charge: Callable[[int, int], float]
+) -> AsyncGenerator[bytes, None]:
+    """Yield the parts of a stream of events, as quickly as the quota of its reader allows.
+
+    `charge` counts bytes and records, and returns how many seconds to wait.
+    """
+    async with aclosing(events):
+        async for part in events:
+            yield part
+            await asyncio.sleep(charge(len(part), part.startswith(b"id: ")))
+
+
 async def _with_pauses(records: AsyncIterator[Record]) -> AsyncGenerator[bytes, None]:
     yield b": the stream begins\n\n"
     coming: asyncio.Future[Record] | None = None

@@ -314,7 +314,13 @@ _GATEWAY: Final = (
             "quire_gateway_requests_under_way": "requests that are being answered",
             "quire_gateway_bytes_under_way": "bytes of their bodies",
             "quire_gateway_logs": "logs that this gateway writes",
+            "quire_gateway_clients_below_quota": "clients that have used some of their quota",
         },
+    ),
+    *_rows(
+        *(Owner.GATEWAY, Kind.COUNTER),
+        {"quire_gateway_throttled_total": "how often a client had used up its quota"},
+        "direction",
     ),
 )
 

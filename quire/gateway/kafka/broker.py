@@ -13,6 +13,7 @@ from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.nodes import Nodes
 from quire.gateway.limits import Admission, GatewayLimits
 from quire.gateway.owners import Owners
+from quire.gateway.quotas import Direction, Quotas, client_of
 from quire.gateway.tokens import Token
 from quire.rights.guard import Guard
 from quire.rights.roles import Action
@@ -45,6 +46,7 @@ class Broker:
     owners: Owners
     nodes: Nodes
     admission: Admission
+    quotas: Quotas
     limits: GatewayLimits
     guard: Guard | None = None
     tokens: tuple[Token, ...] = ()
@@ -53,6 +55,10 @@ class Broker:
         """Raise `NotPermittedError` unless the caller may carry out an action on a log."""
         if self.guard is not None:
             self.guard.check_log(session.identity, action, log)
+
+    def charge(self, session: KafkaSession, direction: Direction, size: int, records: int) -> None:
+        """Count what a client appended or read; its next such request waits if that is too much."""
+        session.throttle = self.quotas.charge(session.name, direction, size, records)
 
     def may(self, session: KafkaSession, action: Action, log: str) -> bool:
         """Return whether the caller may carry out an action on a log."""
@@ -67,8 +73,16 @@ class KafkaSession:
     is_known: bool = False
     """Whether it showed a token, or the gateway needs none."""
     client: str = ""
+    address: str = ""
+    throttle: float = 0.0
+    """Seconds that the client has to wait after its last request."""
     readings: dict[str, Any] = field(default_factory=dict)
     """Open readers by topic (fetching.py)."""
+
+    @property
+    def name(self) -> str:
+        """The client, as its quotas know it."""
+        return client_of(self.identity, self.address)
 
 
 Handler: TypeAlias = Callable[[Broker, KafkaSession, Any], Awaitable[Fields | None]]

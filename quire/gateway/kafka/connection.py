@@ -78,6 +78,7 @@ class KafkaConnection:
         is_known: whether the client has logged in, or need not.
         space: bytes of all connections.
         spoke: called once, when the client has logged in and sent a request.
+        pause: returns how many seconds a request of this key has to wait.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class KafkaConnection:
         is_known: Callable[[], bool],
         space: Space,
         spoke: Callable[[], None],
+        pause: Callable[[int], float] = lambda _: 0.0,
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -95,6 +97,7 @@ class KafkaConnection:
         self._is_known = is_known
         self._space = space
         self._spoke = spoke
+        self._pause = pause
         self._login_until = asyncio.get_running_loop().time() + LOGIN_SECONDS
         self._has_spoken = False
         self._answers: asyncio.Queue[_UnderWay | None] = asyncio.Queue()
@@ -163,6 +166,7 @@ class KafkaConnection:
         if self._is_known() and not self._has_spoken:
             self._has_spoken = True
             self._spoke()
+        await asyncio.sleep(self._pause(header.api_key))
         await self._places.acquire()
         task = self._tasks.start(self._carry_out(header, body), "answers a client of Kafka")
         self._answers.put_nowait(_UnderWay(size, task))

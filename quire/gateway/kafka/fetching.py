@@ -23,6 +23,7 @@ from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.records import encode_batch
 from quire.gateway.kafka.topics import first_offset
+from quire.gateway.quotas import Direction
 from quire.gateway.reads import PAGE_BYTES_MAX
 from quire.log.reading.segment_reader import RecordBatch
 from quire.log.records.position import Record
@@ -119,6 +120,7 @@ class _FetchPart:
         self.code = ErrorCode.none
         self.first = -1
         self.data = b""
+        self.records = 0
         self.reading: TopicReading | None = None
 
     def fields(self) -> Fields:
@@ -160,6 +162,8 @@ async def fetch(broker: Broker, session: KafkaSession, request: Any) -> Fields:
             break
         await asyncio.wait(coming, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         size += await _collect(session, parts, budget - size)
+    read = sum(part.records for part in parts)
+    broker.charge(session, Direction.READ, sum(len(part.data) for part in parts), read)
     by_topic: dict[str, list[Fields]] = {}
     for part in parts:
         by_topic.setdefault(part.topic, []).append(part.fields())
@@ -227,7 +231,8 @@ async def _collect(session: KafkaSession, parts: list[_FetchPart], budget: int) 
         try:
             if reading.look() and budget > size:
                 room = min(part.asked.partition_max_bytes, budget - size)
-                part.data = encode_batch(reading.take(room))
+                taken = reading.take(room)
+                part.data, part.records = encode_batch(taken), len(taken)
                 size += len(part.data)
         except QuireError as error:
             part.code = code_of(error)

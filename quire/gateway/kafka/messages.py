@@ -39,6 +39,7 @@ class Versions(NamedTuple):
 
 
 PRODUCE: Final = 0
+FETCH: Final = 1
 API_VERSIONS: Final = 18
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 OPEN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
@@ -46,7 +47,7 @@ OPEN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 VERSIONS: Final[dict[int, Versions]] = {
     PRODUCE: Versions(3, 9),
-    1: Versions(4, 12),  # Fetch
+    FETCH: Versions(4, 12),  # Fetch
     2: Versions(1, 7),  # ListOffsets
     3: Versions(1, 12),  # Metadata
     8: Versions(2, 8),  # OffsetCommit

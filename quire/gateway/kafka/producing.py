@@ -25,6 +25,7 @@ from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.numbers import NextNumbers, producer_name
 from quire.gateway.kafka.records import decode_batches
+from quire.gateway.quotas import Direction
 from quire.log.leader.log import Log
 from quire.log.records.producers import ProducerSequence
 from quire.rights.roles import Action
@@ -73,7 +74,7 @@ class Producing:
         try:
             check_topic(name)
             broker.check(session, Action.APPEND, name)
-            offset = await self._append(broker, name, payload)
+            offset = await self._append(broker, session, name, payload)
         except ForgottenProducerError as error:
             code = ErrorCode.unknown_producer_id
             return fields | {"error_code": code, "error_message": str(error)}
@@ -88,11 +89,15 @@ class Producing:
             return fields | {"error_code": ErrorCode.out_of_order_sequence_number}
         return fields | {"error_code": ErrorCode.none, "base_offset": offset}
 
-    async def _append(self, broker: Broker, name: str, payload: bytes) -> int | None:
+    async def _append(
+        self, broker: Broker, session: KafkaSession, name: str, payload: bytes
+    ) -> int | None:
         """Return the offset of the first record; None for a batch that comes too early."""
         batches = list(decode_batches(payload))
         if not batches:
             raise InvalidRequestError("a request has no batch")
+        count = sum(len(each.records) for each in batches)
+        broker.charge(session, Direction.APPEND, len(payload), count)
         offsets: list[int] = []
         async with broker.owners.writer(name) as log:
             for batch in batches:

@@ -11,6 +11,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -27,6 +28,7 @@ from quire.gateway.kafka.coordinating import Coordinating, Coordinators
 from quire.gateway.kafka.fetching import close_readings
 from quire.gateway.kafka.messages import (
     API_VERSIONS,
+    FETCH,
     FIRST_BYTES_MAX,
     PRODUCE,
     SASL_AUTHENTICATE,
@@ -39,6 +41,7 @@ from quire.gateway.kafka.messages import (
 from quire.gateway.kafka.nodes import Nodes
 from quire.gateway.kafka.producing import Producing
 from quire.gateway.owners import GatewayPlace
+from quire.gateway.quotas import Direction
 from quire.gateway.space import ConnectionPlaces, Space
 from quire.gateway.tokens import caller
 from quire.wire.tls import ServingContext
@@ -47,6 +50,8 @@ _MECHANISM: Final = "PLAIN"
 
 ACCEPT_SECONDS: Final = 1.0
 """A port that cannot take a connection, for want of descriptors, tries again after so long."""
+
+_DIRECTIONS: Final = {PRODUCE: Direction.APPEND, FETCH: Direction.READ}
 
 _log = logging.getLogger(__name__)
 
@@ -93,7 +98,7 @@ class KafkaServer:
         self._handlers: Mapping[int, Handler] = MappingProxyType(
             {
                 PRODUCE: producing.produce,
-                1: fetching.fetch,
+                FETCH: fetching.fetch,
                 2: topics.list_offsets,
                 3: topics.describe,
                 8: coordinating.commit,
@@ -160,12 +165,14 @@ class KafkaServer:
         except OSError as error:
             _log.info("a client of Kafka's port made no handshake: %s", error)
             return
-        session = KafkaSession(is_known=not self._broker.tokens)
+        address = writer.get_extra_info("peername") or ("",)
+        session = KafkaSession(is_known=not self._broker.tokens, address=str(address[0]))
         connection = KafkaConnection(
             *(reader, writer, partial(self._answer, session)),
             is_known=lambda: session.is_known,
             space=self._space,
             spoke=lambda: self._places.speak(guest),
+            pause=partial(self._pause, session),
         )
         guest.end = connection.end
         try:
@@ -181,6 +188,11 @@ class KafkaServer:
         while self._guests:
             await asyncio.wait(list(self._guests.values()))
 
+    def _pause(self, session: KafkaSession, key: int) -> float:
+        """Return how long a request waits for the quota of its client."""
+        direction = _DIRECTIONS.get(key)
+        return 0.0 if direction is None else self._broker.quotas.wait(session.name, direction)
+
     async def _answer(self, session: KafkaSession, header: Header, body: Any) -> bytes | None:
         """Return the frame that answers a request, None if it has none."""
         if body is None:
@@ -192,7 +204,11 @@ class KafkaServer:
             return encode_answer(header, {**_known_versions(), "error_code": code}, version=0)
         with self._broker.admission.request():
             fields = await self._handlers[header.api_key](self._broker, session, body)
-        return None if fields is None else encode_answer(header, fields)
+        if fields is None:
+            return None
+        is_charged = header.api_key in _DIRECTIONS
+        throttle = timedelta(seconds=session.throttle if is_charged else 0)
+        return encode_answer(header, {**fields, "throttle_time": throttle})
 
 
 def _known_versions() -> dict[str, Any]:
@@ -235,7 +251,7 @@ class KafkaPort:
         self._nodes = Nodes(gateway.client, place)
         broker = Broker(
             *(gateway.client, gateway.owners, self._nodes, gateway.admission),
-            *(gateway.limits, gateway.guard, gateway.tokens),
+            *(gateway.quotas, gateway.limits, gateway.guard, gateway.tokens),
         )
         self._coordinators = Coordinators(gateway.client, place, gateway.limits)
         self._server = KafkaServer(broker, self._coordinators)

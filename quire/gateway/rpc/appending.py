@@ -1,7 +1,7 @@
 """A stream of appends: messages in, and answers in their order.
 
 Invariants:
-  - Messages are queued in their order, and the first failure ends the stream: none after it
+  - Messages are queued in their order, and the first failure ends the stream: no later message
     is queued. So a producer that goes on after its last answer has neither gaps nor repetitions.
   - Messages under way are queued with one writer of the log. A message for its next writer waits
     until those before it are certain: else it would be written after one of them was lost.
@@ -17,6 +17,7 @@ from quire.aio.tasks import Tasks, first_of
 from quire.aio.timing import time_limit
 from quire.errors import InvalidRequestError, QuireError
 from quire.gateway.answers import GatewayError, NotReadyError, StalledError
+from quire.gateway.quotas import Direction
 from quire.gateway.rpc import logs_pb2 as pb
 from quire.gateway.rpc.caller import Caller
 from quire.gateway.rpc.records import reply_of, submission_of
@@ -68,6 +69,7 @@ class AppendStream:
 
     async def serve(self) -> None:
         """Answer messages until the client ends the stream. Raises the first error."""
+        self._caller.check_quota(Direction.APPEND)
         tasks = Tasks()
         answering = tasks.start(self._answer(), "answers a stream of appends")
         try:
@@ -122,6 +124,7 @@ class AppendStream:
         places.add_done_callback(_look)
         self._under_way += 1
         self._queue.put_nowait(_Queued(places, len(data)))
+        await self._caller.pace(Direction.APPEND, len(data), len(batch.records))
 
     async def _until_settled(self) -> None:
         """Wait until every message before is certain; the failure of one ends the stream."""

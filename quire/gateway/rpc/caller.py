@@ -1,10 +1,11 @@
-"""One call: its caller's rights, and messages in both directions.
+"""One call: the rights of its caller, and messages in both directions.
 
 A message of the client is read only after the client has shown its token, and within a time.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -14,8 +15,10 @@ from quire.aio.timing import time_limit
 from quire.errors import InvalidRequestError
 from quire.gateway.answers import StalledError
 from quire.gateway.app import Gateway
+from quire.gateway.quotas import Direction, client_of
 from quire.rights.roles import Action
 from quire.wire.identity import Identity
+from quire.wire.peer_sockets import parse_peer
 from quire.wire.transport import ServerContext
 
 ANSWER_SECONDS: Final = 60.0
@@ -31,6 +34,8 @@ class Caller:
         self.gateway = gateway
         self.context = context
         self.identity = identity
+        peer = parse_peer(context.peer())
+        self._client = client_of(identity, context.peer() if peer is None else peer[0])
 
     def check(self, action: Action, log: str | None) -> None:
         """Raise `NotPermittedError` unless the caller may carry out an action on a log."""
@@ -46,6 +51,16 @@ class Caller:
         """Return what raises once the caller has lost a right, for calls that last."""
         guard = self.gateway.guard
         return _nothing if guard is None else guard.recheck(self.identity, action, log)
+
+    def check_quota(self, direction: Direction) -> None:
+        """Raise `QuotaError` for a client that has used up its quota."""
+        self.gateway.quotas.check(self._client, direction)
+
+    async def pace(self, direction: Direction, size: int, records: int) -> None:
+        """Count bytes and records of the client, and wait if they were too many."""
+        wait = self.gateway.quotas.charge(self._client, direction, size, records)
+        if wait:
+            await asyncio.sleep(wait)
 
     @staticmethod
     def decode(decode: Callable[[bytes], MessageT], data: bytes) -> MessageT:

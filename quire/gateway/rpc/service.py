@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from quire.errors import InvalidRequestError, NoSuchCursorError
+from quire.gateway.quotas import Direction
 from quire.gateway.rpc import logs_pb2 as pb
 from quire.gateway.rpc.caller import Caller
 from quire.gateway.rpc.records import replies_of
@@ -17,13 +18,14 @@ from quire.places import Place, parse_place
 from quire.rights.roles import Action
 
 Handler: TypeAlias = Callable[[Caller, Any], Awaitable[Any]]
-"""Answers a call; returns its one message, None if it sent its own."""
+"""Answers a call. It returns the one message of the answer; None: it sent its own."""
 
 
 async def read(caller: Caller, request: pb.ReadRequest) -> None:
     """Send the records from a place on."""
     if request.limit < 0:
         raise InvalidRequestError(f"limit {request.limit} is below 0: 0 stands for no limit")
+    caller.check_quota(Direction.READ)
     client, name = caller.gateway.client, request.log
     start: Place = parse_place(request.start or "beginning")
     if start == LATEST:
@@ -38,6 +40,7 @@ async def read(caller: Caller, request: pb.ReadRequest) -> None:
             check()
             for reply in replies_of(batch.records()[:left]):
                 await caller.write(reply)
+                await caller.pace(Direction.READ, reply.ByteSize(), len(reply.records))
             if left is not None:
                 left -= len(batch)
                 if left <= 0:

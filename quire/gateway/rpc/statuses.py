@@ -31,6 +31,7 @@ _TYPES: Final = "type.googleapis.com/google.rpc."
 CODES: Final[Mapping[str, grpc.StatusCode]] = MappingProxyType(
     {
         "busy": grpc.StatusCode.RESOURCE_EXHAUSTED,
+        "quota_exceeded": grpc.StatusCode.RESOURCE_EXHAUSTED,
         "not_ready": grpc.StatusCode.UNAVAILABLE,
         "unavailable": grpc.StatusCode.UNAVAILABLE,
         "elsewhere": grpc.StatusCode.FAILED_PRECONDITION,

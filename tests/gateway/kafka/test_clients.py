@@ -43,14 +43,17 @@ SECONDS_MAX = 60.0
 
 @asynccontextmanager
 async def serving(
-    client: quire.Client, tokens: tuple[Token, ...] = (), tls: ServingContext | None = None
+    client: quire.Client,
+    tokens: tuple[Token, ...] = (),
+    tls: ServingContext | None = None,
+    limits: GatewayLimits | None = None,
 ) -> AsyncIterator[str]:
     """A gateway for Kafka's clients; yields its address."""
     with closing(socket.socket()) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         address = f"127.0.0.1:{listening.getsockname()[1]}"
-        limits = GatewayLimits()
+        limits = limits or GatewayLimits()
         owners = Owners(client, "http://one", limits, None, address)
         gateway = Gateway(client, owners, limits, tokens)
         port = KafkaPort(gateway, GatewayPlace("http://one", address))
@@ -111,6 +114,27 @@ async def test_records_go_through_with_all_that_they_have(compression: str | Non
         records = [record async for record in client.read_log(LOG, recover=True)]
         assert [each.payload for each in records[1:-1]] == [b"%d" % each for each in range(300)]
         assert (records[0].key, records[0].event_time_ms) == (b"k", 5)
+
+
+async def test_a_client_beyond_its_quota_waits() -> None:
+    limits = GatewayLimits(client_append_records_per_second=4, client_read_records_per_second=4)
+    async with cluster() as client, serving(client, limits=limits) as address:
+        now = asyncio.get_running_loop().time
+        async with started(AIOKafkaProducer(bootstrap_servers=address)) as producer:
+            begun = now()
+            for number in range(9):
+                await producer.send_and_wait(LOG, b"%d" % number)
+        assert now() - begun >= 0.9, "four are saved up, and the last is paid for afterwards"
+        async with await client.open_log("bills") as log:
+            await log.append_many([b"%d" % number for number in range(13)])
+        begun = now()
+        for _ in range(2):
+            consumer = AIOKafkaConsumer(
+                "bills", bootstrap_servers=address, auto_offset_reset="earliest"
+            )
+            async with started(consumer):
+                assert (await consumer.getone()).value == b"0"
+        assert now() - begun >= 2, "two connections of a client share its quota"
 
 
 async def test_a_consumer_waits_for_what_another_program_appends() -> None:

@@ -20,6 +20,7 @@ from quire.gateway.kafka.nodes import Nodes, first_guess, node_at
 from quire.gateway.kafka.topics import describe
 from quire.gateway.limits import Admission, GatewayLimits
 from quire.gateway.owners import GatewayPlace, Owners
+from quire.gateway.quotas import Quotas
 from quire.testing.cluster import MemoryCluster
 
 ONE, TWO = GatewayPlace("http://one", "one:9092"), GatewayPlace("http://two", "two:9092")
@@ -32,7 +33,8 @@ async def joined(cluster: MemoryCluster, place: GatewayPlace) -> AsyncIterator[B
     async with quire.connect(cluster.store_uri) as client:
         limits = GatewayLimits()
         owners = Owners(client, place.url, limits, None, place.kafka)
-        broker = Broker(client, owners, Nodes(client, place), Admission(limits), limits)
+        quotas = Quotas(limits, asyncio.get_running_loop().time)
+        broker = Broker(client, owners, Nodes(client, place), Admission(limits), quotas, limits)
         await broker.nodes.join()
         try:
             yield broker

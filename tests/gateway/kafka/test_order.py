@@ -47,7 +47,7 @@ async def test_a_slow_topic_holds_up_no_other_one(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(producing, "decode_batches", decode)
     monkeypatch.setattr(producing, "bytes", lambda text: text.encode(), raising=False)
     logs = SlowLogs()
-    broker: Any = SimpleNamespace(owners=logs, check=lambda *_: None)
+    broker: Any = SimpleNamespace(owners=logs, check=lambda *_: None, charge=lambda *_: None)
     session: Any = None
     work = producing.Producing()
     first = asyncio.create_task(work.produce(broker, session, request(a="a1", b="b1")))
@@ -75,7 +75,11 @@ async def test_a_topic_that_a_fetch_repeats_and_topics_beyond_the_limit_are_refu
     topics = [topic("t", 7, 7), *(topic(f"t{each}", 7) for each in range(READINGS_MAX))]
     limits = SimpleNamespace(wait_seconds=0)
     broker: Any = SimpleNamespace(
-        check=check, limits=limits, admission=SimpleNamespace(free=10), client=None
+        charge=lambda *_: None,
+        check=check,
+        limits=limits,
+        admission=SimpleNamespace(free=10),
+        client=None,
     )
     session: Any = SimpleNamespace(readings={})
     asked = SimpleNamespace(

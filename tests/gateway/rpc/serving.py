@@ -31,7 +31,7 @@ class Served:
         self.gateway = gateway
         self.client = gateway.client
         self.address = address
-        self.logs: Any = logs_pb2_grpc.LogsStub(channel)  # type: ignore[no-untyped-call]
+        self.logs: Any = logs_pb2_grpc.LogsStub(channel)
 
     async def append(self, *requests: pb.AppendRequest, **more: Any) -> list[pb.AppendReply]:
         """The answers to requests of one stream."""
@@ -86,10 +86,15 @@ async def serving(
                 await owners.close()
 
 
+def metadata(error: Any) -> dict[str, str | bytes]:
+    """The trailing metadata of an error, which the types of grpcio do not know."""
+    return dict(error.trailing_metadata() or ())
+
+
 def fact(error: grpc.aio.AioRpcError, key: str = "quire-error") -> str | None:
     """A value of the trailing metadata."""
-    found = [value for name, value in error.trailing_metadata() or () if name == key]
-    return str(found[0]) if found else None
+    found = metadata(error).get(key)
+    return None if found is None else str(found)
 
 
 async def until(condition: Callable[[], bool]) -> None:

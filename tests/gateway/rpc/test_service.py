@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import grpc.aio
 import pytest
 from grpc import StatusCode
 
-from quire.errors import ConfigurationError
+from quire.errors import ConfigurationError, LogExistsError
+from quire.gateway.limits import GatewayLimits
 from quire.gateway.metered import AnsweredCall
-from quire.gateway.rpc import appending, caller, port
+from quire.gateway.rpc import appending, caller, port, status_pb2
 from quire.gateway.rpc import logs_pb2 as pb
 from quire.gateway.rpc.port import RpcPort
 from quire.gateway.tokens import Token
@@ -24,7 +26,7 @@ from quire.rights.table import AccessRule
 from quire.testing.cluster import MemoryCluster
 from quire.wire.identity import client_identity
 from quire.wire.issuing import DAY
-from tests.gateway.rpc.serving import LOG, Served, fact, numbered, request, serving, until
+from tests.gateway.rpc.serving import LOG, Served, fact, metadata, numbered, request, serving, until
 from tests.rights.scene import scene
 from tests.wire.certificates import authority
 
@@ -40,6 +42,15 @@ async def refusal(work: Any) -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await work
     return caught.value
+
+
+def _any(channel: grpc.aio.Channel) -> Any:
+    """A channel for calls in bytes, which its types do not know."""
+    return channel
+
+
+def plain(address: str) -> Any:
+    return _any(grpc.aio.insecure_channel(address))
 
 
 async def test_a_stream_appends_in_order_and_all_that_records_have(cluster: MemoryCluster) -> None:
@@ -206,7 +217,8 @@ async def test_each_call_needs_a_token_and_the_right_of_its_holder(cluster: Memo
                     elif method != "ListLogs":
                         is_denied = error == "not_permitted"
                         assert is_denied is not (may and log == LOG), (method, name)
-        await one.append(request(b"a"), metadata=bearer["writer"])
+        with suppress(LogExistsError):  # the operator has deleted it
+            await one.client.create_log(LOG)
         listed = {}
         for name in roles:
             answer = await one.logs.ListLogs(pb.ListLogsRequest(), metadata=bearer[name])
@@ -214,19 +226,19 @@ async def test_each_call_needs_a_token_and_the_right_of_its_holder(cluster: Memo
         assert listed == {"reader": [LOG], "writer": [], "operator": [LOG]}
 
 
-async def _try(one: Served, method: str, log: str, metadata: Any) -> str | None:
+async def _try(one: Served, method: str, log: str, bearer: Any) -> str | None:
     call = getattr(one.logs, method)
     try:
         if method == "Append":
-            await one.append(request(b"a", log=log), metadata=metadata)
+            await one.append(request(b"a", log=log), metadata=bearer)
         elif method == "ListLogs":
-            await call(pb.ListLogsRequest(), metadata=metadata)
+            await call(pb.ListLogsRequest(), metadata=bearer)
         elif method == "Read":
-            _ = [each async for each in call(pb.ReadRequest(log=log), metadata=metadata)]
+            _ = [each async for each in call(pb.ReadRequest(log=log), metadata=bearer)]
         else:
             service = pb.DESCRIPTOR.services_by_name["Logs"]
             kind = service.methods_by_name[method].input_type.name
-            await call(getattr(pb, kind)(log=log), metadata=metadata)
+            await call(getattr(pb, kind)(log=log), metadata=bearer)
     except grpc.aio.AioRpcError as error:
         return fact(error)
     return None
@@ -249,6 +261,23 @@ async def test_an_open_stream_of_appends_ends_with_its_right(cluster: MemoryClus
         assert await one.payloads() == [b"a"]
 
 
+async def test_a_call_beyond_a_quota_says_when_to_go_on(cluster: MemoryCluster) -> None:
+    limits = GatewayLimits(client_append_records_per_second=0.01)
+    async with serving(cluster, limits) as one:
+        call = one.logs.Append()
+        await call.write(request(b"a"))
+        await call.write(request(b"b"))
+        await call.read()
+        call.cancel()
+        error = await refusal(one.append(request(b"c")))
+        assert (error.code(), fact(error)) == (StatusCode.RESOURCE_EXHAUSTED, "quota_exceeded")
+        details = metadata(error)["grpc-status-details-bin"]
+        assert isinstance(details, bytes)
+        retry = status_pb2.Status.FromString(details).details[1]
+        assert 0 < status_pb2.RetryInfo.FromString(retry.value).retry_delay.seconds <= 100
+        assert await one.payloads() == [b"a"], "the stream was slowed"
+
+
 async def test_a_caller_that_stalls_loses_its_call(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,25 +287,25 @@ async def test_a_caller_that_stalls_loses_its_call(
     async with serving(cluster) as one:
         error = await refusal(one.logs.Append().read())
         assert (error.code(), fact(error)) == (StatusCode.DEADLINE_EXCEEDED, "stalled")
-        async with grpc.aio.insecure_channel(one.address) as channel:
+        async with plain(one.address) as channel:
             silent = channel.stream_unary("/quire.gateway.v1.Logs/ListLogs")()
             assert fact(await refusal(silent)) == "stalled"
         monkeypatch.setattr(appending, "IDLE_SECONDS", 60)
         for _ in range(8):
             await one.append(request(bytes(1_000_000)))
         small = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65_535))
-        channel = grpc.aio.insecure_channel(one.address, options=small)
+        slow: Any = grpc.aio.insecure_channel(one.address, options=small)
         asked = pb.ReadRequest(log=LOG, follow=True).SerializeToString()
-        reading = channel.unary_stream("/quire.gateway.v1.Logs/Read")(asked)
+        reading = slow.unary_stream("/quire.gateway.v1.Logs/Read")(asked)
         await reading.wait_for_connection()
         ended = AnsweredCall("grpc.Read", "DEADLINE_EXCEEDED")
         await until(lambda: ended in one.gateway.meter.requests)
         assert one.gateway.meter.requests[ended].count == 1
-        await channel.close()
+        await slow.close()
 
 
 async def test_garbage_is_refused_and_the_port_goes_on(cluster: MemoryCluster) -> None:
-    async with serving(cluster) as one, grpc.aio.insecure_channel(one.address) as channel:
+    async with serving(cluster) as one, plain(one.address) as channel:
         for method in ("Append", "Read", "DescribeLog"):
             raw = channel.stream_stream(f"/quire.gateway.v1.Logs/{method}")
             for data in (b"\xff", b"\x0a\xff\xff\xff\xff\x0f", bytes(5)):
@@ -317,7 +346,7 @@ async def test_a_port_with_tls(cluster: MemoryCluster, tmp_path: Path) -> None:
         address = second.bind("127.0.0.1:0", certificate, key)
         async with (
             second.serve(one.gateway),
-            grpc.aio.secure_channel(address, credentials, options=name) as channel,
+            _any(grpc.aio.secure_channel(address, credentials, options=name)) as channel,
         ):
             call = channel.unary_unary("/quire.gateway.v1.Logs/ListLogs")
             assert await call(b"") == b""
