@@ -352,7 +352,7 @@ _HEALING: Final = (
             "quire_healing_ledgers": "ledgers to be healed: `no-copy`, `one-copy`, `short`, "
             "`drain`, `holes`; `unplaced` without a bookie for them; `waiting` for their writer; "
             "`unreadable` records; `few-domains` with copies in fewer domains than their placement "
-            "requires"
+            "requires; `spread` may be in more domains, and move last"
         },
         "reason",
     ),

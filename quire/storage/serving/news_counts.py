@@ -42,7 +42,7 @@ class NewsCounts:
             self._waiting -= 1
 
     def sent(self, entries: int, size: int) -> None:
-        """Count news with their entries, whose frames have so many bytes."""
+        """Count news with their entries and the bytes of the frames."""
         self._messages += 1
         self._entries += entries
         self._bytes += size
