@@ -26,6 +26,7 @@ NO_CONFIGURATION: Final = "no-configuration"
 MARKS: Final = {
     "spark": ("spark",),
     "java": (
+        "gateway/kafka/test_java_tools.py",
         "acceptance",
         "bookkeeper/test_with_java.py",
         "tutorial",
@@ -52,6 +53,7 @@ MARKS: Final = {
         "election/test_expired_candidates.py",
         "fuzz",
         "gateway/kafka/test_clients.py",
+        "gateway/kafka/test_java_tools.py",
         "gateway/rpc/test_service.py",
         "healing/test_costs.py",
         "judges",

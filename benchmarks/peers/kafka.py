@@ -17,10 +17,9 @@ from typing import Final
 from benchmarks.peers.peer import Took
 from benchmarks.peers.workloads import Kind, Workload
 from quire.cluster.zookeeper.java import find_java
-from tests.interop.jars import CACHE, JANINO, install_artifacts, of_pyspark
+from tests.interop.jars import JANINO, install_kafka, of_pyspark
 from tests.interop.servers import JavaProgram, free_port, wait_for_port
 
-VERSION: Final = "4.1.1"
 SOURCE: Final = Path(__file__).with_name("KafkaBench.java")
 CLUSTER: Final = "cXVpcmUtYmVuY2htYXJrcw"
 BROKERS: Final = 3
@@ -36,11 +35,8 @@ class Kafka:
     kind: Kind = "log"
 
     def __init__(self, directory: Path, setting: str) -> None:
-        wanted = [("org.apache.kafka", name, VERSION) for name in ("kafka_2.13", "kafka-clients")]
         self.name = f"Kafka {setting}"
-        self._jars = install_artifacts(
-            f"Apache Kafka {VERSION}", wanted, CACHE / f"kafka-{VERSION}"
-        )
+        self._jars = install_kafka()
         self._settings = SETTINGS[setting]
         self._directory = directory
         self._brokers: list[subprocess.Popen[bytes]] = []

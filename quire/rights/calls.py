@@ -133,6 +133,8 @@ KAFKA: Final[Mapping[int, frozenset[Action]]] = {
     12: frozenset(),  # Heartbeat
     13: frozenset(),  # LeaveGroup
     14: frozenset(),  # SyncGroup
+    15: frozenset({OBSERVE}),  # DescribeGroups: on all logs, since a group belongs to none
+    16: frozenset({OBSERVE}),  # ListGroups: likewise
     17: frozenset(),  # SaslHandshake
     18: frozenset(),  # ApiVersions
     19: frozenset({APPEND}),  # CreateTopics

@@ -1,4 +1,4 @@
-"""The jars of Apache BookKeeper, and the Java that runs them.
+"""The jars of Apache BookKeeper and Apache Kafka, and the Java that runs them.
 
 Ivy and Janino come with PySpark, which the tests have anyway. Ivy installs the jars of a version
 from Maven Central, once for each version; its own cache in the user's home serves other checkouts.
@@ -12,14 +12,19 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from quire.cluster.zookeeper.java import find_jars, find_java
 from quire.errors import ConfigurationError
 
 CACHE = Path(__file__).resolve().parents[2] / "build" / "interop"
 NEWEST = "4.18.0"
+KAFKA = "3.9.1"
+Artifact: TypeAlias = tuple[str, str, str]
+"""Organisation, name and version."""
+
 INSTALL_SECONDS = 600.0
 WANTED = """<ivy-module version="2.0"><info organisation="quire" module="interop"/>
 <configurations><conf name="default"/></configurations><dependencies>
@@ -47,32 +52,32 @@ def install(version: str = NEWEST, cache: Path = CACHE) -> Path:
     Raises `JarsMissingError`, `ConfigurationError` without Java or PySpark.
     """
     wanted = (("org.apache.bookkeeper", "bookkeeper-server", version), BESIDE)
-    return install_artifacts(f"Apache BookKeeper {version}", wanted, cache / version)
+    return _install("Apache BookKeeper", version, wanted, cache)
 
 
-def install_artifacts(name: str, wanted: Iterable[Artifact], place: Path) -> Path:
-    """Return the directory of the jars of some artifacts and all that they need.
-
-    Args:
-        name: What messages call them.
-        wanted: Organisation, name and revision of each.
-        place: A directory of their own, whose jars are kept.
-
-    Raises:
-        JarsMissingError: They cannot be had.
-        ConfigurationError: Java or PySpark is missing.
-    """
+def _install(title: str, version: str, wanted: Sequence[Artifact], cache: Path) -> Path:
+    place = cache / version
     jars, done = place / "lib", place / "installed"
     if not done.is_file():
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        print(f"installing {name} into {place}", flush=True)
-        _retrieve(name, wanted, jars)
+        print(f"installing {title} {version} into {place}", flush=True)
+        _retrieve(f"{title} {version}", wanted, jars)
         done.touch()
     return jars
 
 
-def _retrieve(name: str, wanted: Iterable[Artifact], jars: Path) -> None:
+def install_kafka(version: str = KAFKA, cache: Path = CACHE) -> Path:
+    """Return the directory of the jars of Kafka's clients and tools, as `install` does.
+
+    Raises `JarsMissingError`, `ConfigurationError` without Java or PySpark.
+    """
+    names = ("kafka-tools", "kafka_2.13")
+    wanted = [("org.apache.kafka", name, version) for name in names]
+    return _install("Apache Kafka", f"kafka-{version}", wanted, cache)
+
+
+def _retrieve(title: str, wanted: Sequence[Artifact], jars: Path) -> None:
     ivy = jars.parent / "ivy.xml"
     ivy.write_text(WANTED.format("".join(DEPENDENCY.format(*each) for each in wanted)))
     command = (
@@ -84,14 +89,14 @@ def _retrieve(name: str, wanted: Iterable[Artifact], jars: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise JarsMissingError(
-            f"{name} did not come within {INSTALL_SECONDS:g} s: these tests "
+            f"{title} did not come within {INSTALL_SECONDS:g} s: these tests "
             "need Maven Central, or jars that Ivy has in its cache (~/.ivy2)"
         ) from error
     said = done.stdout + done.stderr
     if done.returncode or "UNRESOLVED DEPENDENCIES" in said or "FAILED DOWNLOADS" in said:
         lines = [line for line in said.splitlines() if line.strip()]
         raise JarsMissingError(
-            f"Ivy cannot get {name}: these tests need Maven Central, or jars "
+            f"Ivy cannot get {title}: these tests need Maven Central, or jars "
             "that Ivy has in its cache (~/.ivy2). It says:\n" + "\n".join(lines[-20:])
         )
 
@@ -117,5 +122,6 @@ def class_path(jars: Path) -> str:
 if __name__ == "__main__":
     try:
         install(sys.argv[1] if len(sys.argv) > 1 else NEWEST)
+        install_kafka()
     except (ConfigurationError, JarsMissingError) as error:
         sys.exit(f"{error}\nThe tests that need it will fail.")

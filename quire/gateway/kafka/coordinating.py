@@ -88,6 +88,11 @@ class Coordinators:
         led = self._led.get(group)
         return led if led is not None and led.group is not None else None
 
+    def groups(self) -> list[tuple[str, ConsumerGroup]]:
+        """Return the groups that this gateway coordinates, by name."""
+        led = [(name, each.group) for name, each in sorted(self._led.items())]
+        return [(name, group) for name, group in led if group is not None]
+
     def has_space(self, size: int) -> bool:
         """Return whether members of all groups may have so many bytes more."""
         held = sum(led.group.size for led in self._led.values() if led.group is not None)

@@ -104,6 +104,18 @@ class ConsumerGroup:
         return tuple(self._members)
 
     @property
+    def kind(self) -> str:
+        """The kind of protocol that the members speak; empty without members."""
+        return next((each.application.kind for each in self._members.values()), "")
+
+    def described(self) -> Sequence[tuple[str, bytes, bytes]]:
+        """Return each member's name, its metadata for the protocol in use, and its part."""
+        return [
+            (each.name, dict(each.application.protocols).get(self.protocol, b""), each.part)
+            for each in self._members.values()
+        ]
+
+    @property
     def size(self) -> int:
         """The bytes that the members said, and their parts."""
         return sum(each.size for each in self._members.values())

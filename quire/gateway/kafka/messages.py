@@ -57,6 +57,8 @@ VERSIONS: Final[dict[int, Versions]] = {
     12: Versions(0, 4),  # Heartbeat
     13: Versions(0, 5),  # LeaveGroup
     14: Versions(0, 5),  # SyncGroup
+    15: Versions(0, 5),  # DescribeGroups
+    16: Versions(0, 5),  # ListGroups
     SASL_HANDSHAKE: Versions(0, 1),
     API_VERSIONS: Versions(0, 3),
     19: Versions(2, 7),  # CreateTopics

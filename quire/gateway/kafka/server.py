@@ -25,6 +25,7 @@ from quire.gateway.kafka import fetching, topics
 from quire.gateway.kafka.broker import Broker, Handler, KafkaSession
 from quire.gateway.kafka.connection import LOGIN_SECONDS, KafkaConnection
 from quire.gateway.kafka.coordinating import Coordinating, Coordinators
+from quire.gateway.kafka.describing import Describing
 from quire.gateway.kafka.fetching import close_readings
 from quire.gateway.kafka.messages import (
     API_VERSIONS,
@@ -89,6 +90,7 @@ class KafkaServer:
 
     def __init__(self, broker: Broker, coordinators: Coordinators) -> None:
         producing, coordinating = Producing(), Coordinating(coordinators)
+        describing = Describing(coordinators)
         self._broker = broker
         self._space = Space(broker.admission)
         self._places = ConnectionPlaces[Guest](broker.limits.connections)
@@ -108,6 +110,8 @@ class KafkaServer:
                 12: coordinating.heartbeat,
                 13: coordinating.leave,
                 14: coordinating.sync,
+                15: describing.describe,
+                16: describing.list,
                 SASL_HANDSHAKE: _handshake,
                 API_VERSIONS: _versions,
                 19: topics.create,
