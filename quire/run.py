@@ -90,6 +90,8 @@ class ScannedRun:
     def column_bytes(self) -> int:
         """Bytes of memory that the columns cost."""
         columns = (self.entries, self.bounds)
+        if isinstance(self.bounds, range) and isinstance(self.entries, range):
+            return 0
         return sum(NUMBER_BYTES * len(each) for each in columns if not isinstance(each, range))
 
     @property
@@ -170,10 +172,14 @@ def _scan_uniform(run: bytes | memoryview) -> ScannedRun | None:
     end = len(run)
     if end < _PREFIX.size:
         return None
-    size, ledger, first, _ = _PREFIX.unpack_from(run)
+    size, ledger, first, only = _PREFIX.unpack_from(run)
     step = SIZE.size + size
     if not HEADER.size <= size <= FRAME_BYTES_MAX or end % step or ledger < 0 or first < 0:
         return None
+    if end == step:
+        if not NO_ENTRY <= only < first:
+            return None
+        return ScannedRun(ledger, run, range(first, first + 1), range(0, end + 1, step), only)
     sizes, ledgers, ids, lacs = zip(*_uniform(step).iter_unpack(run), strict=True)
     count, lac = len(ids), max(lacs)
     entries = range(first, first + count)

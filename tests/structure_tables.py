@@ -333,6 +333,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "serving",
         "engine",
         "held",
+        "direct_adds",
         "node",
         "server",
     ),

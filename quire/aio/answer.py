@@ -31,3 +31,10 @@ def resolve(future: asyncio.Future[None], outcome: Exception | None) -> None:
         future.set_result(None)
     else:
         future.set_exception(outcome)
+
+
+def settle(future: asyncio.Future[None], outcome: Exception | None) -> None:
+    """End a future as `resolve`. asyncio does not complain when no task waits for its error."""
+    resolve(future, outcome)
+    if outcome is not None and not future.cancelled():
+        future.exception()

@@ -1,7 +1,7 @@
 """One bookie: a storage server that keeps the `Bookie` port's promises on a disk.
 
     disk < journal < entries < identity < maintenance < offline < serving
-         < engine.py < held.py < node.py < server.py
+         < engine.py < held.py < direct_adds.py < node.py < server.py
 
 A room imports only rooms to its left; tests/test_structure.py holds that. Begin with `node.py` (the
 port's implementation), then `journal/record.py`, `entries/ledger_storage.py`. `engine.py` puts the

@@ -14,8 +14,10 @@ import random
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from quire.aio.answer import Answered, settle
 from quire.aio.timing import time_limit
 from quire.entry import EntryId, LedgerId
 from quire.errors import (
@@ -32,6 +34,7 @@ from quire.storage.entries.checkpoint import FIRST
 from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.entries.memory_limiter import Gate
 from quire.storage.entries.reserve import Reserve
+from quire.storage.entries.subjects import FenceSubject, KeySubject, RunSubject, Subject
 from quire.storage.entries.write_cache import cost
 from quire.storage.journal.journal import FULL, Journal
 from quire.storage.journal.options import StorageOptions
@@ -58,31 +61,6 @@ _log = logging.getLogger(__name__)
 HANGING: Final = "its disk does not answer"
 
 _LEDGER: Final = struct.Struct(">q")
-
-
-class _Run(NamedTuple):
-    """Entries, to be applied."""
-
-    scanned: ScannedRun
-    source: Source
-    arrived: float
-
-
-class _Key(NamedTuple):
-    """A ledger's first key, to be applied."""
-
-    ledger: LedgerId
-    key: bytes
-
-
-class _Fence(NamedTuple):
-    """A fence, to be applied."""
-
-    ledger: LedgerId
-    key: bytes
-
-
-_Subject: TypeAlias = _Run | _Key | _Fence | None
 
 
 @dataclass(slots=True)
@@ -135,7 +113,7 @@ class Engine:
         }
         self._reserve = Reserve(disk, options)
         self._segments = Segments(disk, bookie, options, rng, self._die, self._reserve.restore)
-        self._journal: Journal[_Subject] = Journal(
+        self._journal: Journal[Subject] = Journal(
             self._segments,
             options,
             bookie=bookie,
@@ -262,27 +240,27 @@ class Engine:
             (ledger,) = _LEDGER.unpack_from(record.body)
             apply(ledger, record.body[_LEDGER.size :])
 
-    def _apply(self, subjects: list[_Subject]) -> None:
+    def _apply(self, subjects: list[Subject]) -> None:
         for subject in subjects:
             self._apply_one(subject)
         self._tell_of_waits(subjects)
         self.upkeep.look()
 
-    def _tell_of_waits(self, subjects: list[_Subject]) -> None:
+    def _tell_of_waits(self, subjects: list[Subject]) -> None:
         """Tell the pace of copying about a batch's appends; the first one waited longest."""
-        runs = (each for each in subjects if isinstance(each, _Run))
+        runs = (each for each in subjects if isinstance(each, RunSubject))
         arrived = [each.arrived for each in runs if each.source is Source.WRITER]
         if arrived:
             waited = asyncio.get_running_loop().time() - min(arrived)
             self.patcher.pace.waited(waited, len(arrived))
 
-    def _apply_one(self, subject: _Subject) -> None:
-        if isinstance(subject, _Run):
+    def _apply_one(self, subject: Subject) -> None:
+        if isinstance(subject, RunSubject):
             run, source, _ = subject
             self._journal.counts.entries += run.count
             if self.storage.apply_run(run):
                 self.observer.held(run.ledger, run.entries, source)
-        elif isinstance(subject, _Fence):
+        elif isinstance(subject, FenceSubject):
             self.storage.apply_fence(subject.ledger, subject.key)
             self.observer.fenced(subject.ledger)
         elif subject is not None:
@@ -294,25 +272,38 @@ class Engine:
         """Journal a run; the future is done when its entries are durable and can be read. `arrived`
         is when a run came that had to wait for space, by the clock of the loop.
         """
-        since = asyncio.get_running_loop().time() if arrived is None else arrived
-        subject = _Run(scanned, source, since)
-        can_wait = source is Source.RECOVERY
-        return self._journal.append(RecordKind.RUN, run, subject, can_wait=can_wait)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.put_run(run, scanned, source, partial(settle, done), arrived)
+        return done
 
-    def _forget(self, subject: _Subject) -> None:
+    def put_run(
+        self,
+        run: bytes,
+        scanned: ScannedRun,
+        source: Source,
+        answered: Answered,
+        arrived: float | None = None,
+    ) -> None:
+        """Journal a run as `append_run`; `answered` is called instead of a future."""
+        since = asyncio.get_running_loop().time() if arrived is None else arrived
+        subject = RunSubject(scanned, source, since)
+        can_wait = source is Source.RECOVERY
+        self._journal.put(RecordKind.RUN, run, subject, answered, can_wait=can_wait)
+
+    def _forget(self, subject: Subject) -> None:
         """Give back the space of a run that was refused after all."""
-        if isinstance(subject, _Run):
+        if isinstance(subject, RunSubject):
             self.gate.leave(cost(subject.scanned))
 
     def append_fence(self, ledger: LedgerId, key: bytes) -> asyncio.Future[None]:
         """Journal a fence; the future is done when it is durable and all before it is applied."""
         body = _LEDGER.pack(ledger) + key
-        return self._journal.append(RecordKind.FENCE, body, _Fence(ledger, key))
+        return self._journal.append(RecordKind.FENCE, body, FenceSubject(ledger, key))
 
     def append_key(self, ledger: LedgerId, key: bytes) -> None:
         """Journal a ledger's first key, ahead of its request. No task waits for it alone."""
         body = _LEDGER.pack(ledger) + key
-        self._journal.append(RecordKind.LEDGER, body, _Key(ledger, key)).cancel()
+        self._journal.append(RecordKind.LEDGER, body, KeySubject(ledger, key)).cancel()
 
     def _witness(self) -> None:
         """Let a batch follow that proves earlier batches durable. No task waits for it."""

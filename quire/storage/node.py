@@ -23,8 +23,10 @@ import asyncio
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
+from quire.aio.answer import Answered, settle
 from quire.aio.timing import time_limit
 from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail, Stride, check_range, refused
 from quire.entry import NO_ENTRY, OPEN_KEY, BookieId, EntryId, LedgerId
@@ -42,6 +44,7 @@ from quire.errors import (
 from quire.observer import SILENT, Observer, Source
 from quire.outline import Outline, check_outlines
 from quire.run import ScannedRun, scan_run
+from quire.storage.direct_adds import DirectAdds
 from quire.storage.disk.port import Disk
 from quire.storage.engine import Engine
 from quire.storage.entries.extents import join_ranges
@@ -68,6 +71,7 @@ class BookieNode:
         self._storage = engine.storage
         self._observer = engine.observer
         self._queued_adds: set[asyncio.Future[None]] = set()  # not in the journal's queue yet
+        self._direct = DirectAdds(engine, self._queued_adds)
 
     @classmethod
     async def open(
@@ -120,30 +124,26 @@ class BookieNode:
         is refused takes a task, and later runs queue after it.
         """
         try:
-            scanned = self._scan(ledger, run)
+            scanned = self._direct.scan(ledger, run)
         except QuireError as error:
             return refused(error)
-        size, gate = cost(scanned), self._engine.gate
-        is_welcome = not deferred and self._is_welcome(scanned, key, recovery)
-        if is_welcome and gate.try_enter(size):
-            try:
-                return self._append(self._storage.states[ledger], run, scanned, recovery)
-            except QuireError as error:
-                gate.leave(size)
-                return refused(error)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not deferred and self._direct.take(run, scanned, key, recovery, partial(settle, done)):
+            return done
         adding = asyncio.ensure_future(self._add(ledger, key, run, scanned, recovery, deferred))
         self._queued_adds.add(adding)
         adding.add_done_callback(self._queued_adds.discard)
         return adding
 
-    def _scan(self, ledger: LedgerId, run: bytes) -> ScannedRun:
-        scanned = scan_run(run)
-        if scanned.ledger != ledger:
-            raise InvalidRequestError(f"run of ledger {scanned.ledger} was sent to {ledger}")
-        size_max = self._engine.options.run_bytes_max
-        if len(run) > size_max:
-            raise InvalidRequestError(f"run of {len(run)} bytes exceeds the limit of {size_max}")
-        return scanned
+    def take(
+        self, ledger: LedgerId, key: bytes, run: bytes, recovery: bool, answered: Answered
+    ) -> bool:
+        """See `RunTaker.take`."""
+        try:
+            scanned = self._direct.scan(ledger, run)
+        except QuireError:
+            return False
+        return self._direct.take(run, scanned, key, recovery, answered)
 
     def _append(
         self,
@@ -158,24 +158,6 @@ class BookieNode:
         stored = self._engine.append_run(run, scanned, source, arrived)
         state.accepted = max(state.accepted, scanned.last)
         return stored
-
-    def _is_welcome(self, run: ScannedRun, key: bytes, recovery: bool) -> bool:
-        """Return whether an add to a ledger needs neither to wait nor to be refused."""
-        state = self._storage.states.get(run.ledger)
-        return (
-            not self._queued_adds
-            and state is not None
-            and state.key is not None
-            and state.accepts(key)
-            and (
-                self._engine.is_moving and (key != OPEN_KEY or run.entries[0] > state.highest)
-                if recovery
-                else state.fence is None
-                and not state.is_fenced
-                and run.entries[0] > state.highest
-                and self.is_writable
-            )
-        )
 
     async def _add(
         self,

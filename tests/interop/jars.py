@@ -38,7 +38,6 @@ BESIDE = ("org.apache.logging.log4j", "log4j-api", "2.18.0")
 KINDS = ("jar", "bundle", "nar")
 """Kinds of artifact that are jars: some of BookKeeper's own are published as nar."""
 
-Artifact = tuple[str, str, str]
 JANINO = "org.codehaus.janino.SimpleCompiler"
 
 

@@ -18,11 +18,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from quire.aio.answer import Answered
 from quire.bookie import READ_BYTES_MAX, Bookie, LedgerTail, Stride
 from quire.entry import EntryId, LedgerId
 from quire.errors import BookieUnavailableError
 from quire.storage.serving.add_stream import AddStream
 from quire.storage.serving.limits import Reception, ServiceLimits
+from quire.storage.serving.run_taker import RunTaker
 from quire.storage.serving.subscriptions import NewsStream, decode_subscriptions
 from quire.testing.sim.process import Incarnation
 from quire.wire import bookie_pb2 as pb
@@ -254,6 +256,25 @@ class WatchedBookie:
         self._host = host
         self._life = life
         self._bookie = bookie
+        self._taker = bookie if isinstance(bookie, RunTaker) else None
+
+    def take(
+        self, ledger: LedgerId, key: bytes, run: bytes, recovery: bool, answered: Answered
+    ) -> bool:
+        """See `RunTaker.take`. A run that is not taken is seen when `add` begins on it."""
+        args = {"ledger": ledger, "key": key, "run": run, "recovery": recovery}
+        args["deferred"] = False
+        tokens: list[object] = []
+
+        def told(error: Exception | None) -> None:
+            self._network.answered(self._host, "add", args, tokens[0], error)
+            answered(error)
+
+        if self._taker is None or not self._taker.take(ledger, key, run, recovery, told):
+            return False
+        self._network.counters["run taken in one step"] += 1
+        tokens.append(self._network.watch.begin(self._host.name, self._life, "add", args))
+        return True
 
     def add(
         self,

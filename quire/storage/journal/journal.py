@@ -26,8 +26,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from quire.aio.answer import Answered, settle, tell
 from quire.errors import BookieUnavailableError, ReadOnlyBookieError
 from quire.requests import TRACE, Trace
 from quire.storage.disk.blocks import BLOCK_BYTES, align
@@ -57,7 +59,7 @@ class _Pending(NamedTuple, Generic[SubjectT]):
     kind: RecordKind
     body: bytes
     subject: SubjectT
-    done: asyncio.Future[None]
+    answered: Answered
     can_wait: bool
     """Whether it stays in the queue when the disk is full."""
     trace: Trace | None
@@ -157,23 +159,37 @@ class Journal(Generic[SubjectT]):
     def append(
         self, kind: RecordKind, body: bytes, subject: SubjectT, *, can_wait: bool = True
     ) -> asyncio.Future[None]:
-        """Queue a record; the future is done when it is durable and applied.
+        """Queue a record; the future is done when it is durable and applied. As `put`.
+
+        Cancelling the future abandons the wait, not the record.
+        """
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.put(kind, body, subject, partial(settle, done), can_wait=can_wait)
+        return done
+
+    def put(
+        self,
+        kind: RecordKind,
+        body: bytes,
+        subject: SubjectT,
+        answered: Answered,
+        *,
+        can_wait: bool = True,
+    ) -> None:
+        """Queue a record; `answered` is called in the step that finds it durable and applied.
 
         A record that cannot wait is refused, with `ReadOnlyBookieError` and a call of `on_refused`,
         when it is still in the queue while the disk is too full for another segment. A fence
-        need not wait while `takes_fences`.
-        Cancelling the future abandons the wait, not the record. Raises `BookieUnavailableError`,
-        as the future does, when the journal failed or is closed.
+        need not wait while `takes_fences`. Raises `BookieUnavailableError`, with which `answered`
+        is called as well, when the journal failed or is closed.
         """
         if self._is_closing or self._failure is not None:
             raise self._unavailable()
-        loop, trace = asyncio.get_running_loop(), TRACE.get()
-        done: asyncio.Future[None] = loop.create_future()
+        trace = TRACE.get()
         if trace is not None and not trace.accepted:
-            trace.accepted = loop.time()
-        self._queue.append(_Pending(kind, body, subject, done, can_wait, trace))
+            trace.accepted = asyncio.get_running_loop().time()
+        self._queue.append(_Pending(kind, body, subject, answered, can_wait, trace))
         self._arrived.set()
-        return done
 
     def _unavailable(self) -> BookieUnavailableError:
         reason = (
@@ -279,9 +295,7 @@ class Journal(Generic[SubjectT]):
         self._queue = deque(pending for pending in self._queue if pending.can_wait)
         for pending in refused:
             self._on_refused(pending.subject)
-            if not pending.done.done():
-                pending.done.set_exception(ReadOnlyBookieError(self._bookie, FULL))
-                pending.done.exception()  # looked at: see _fail
+            tell(pending.answered, ReadOnlyBookieError(self._bookie, FULL))
         self._arrived.set()
 
     async def _commit(self, batch: list[_Pending[SubjectT]]) -> None:
@@ -303,8 +317,7 @@ class Journal(Generic[SubjectT]):
         for pending in batch:
             if pending.trace is not None:
                 pending.trace.begun, pending.trace.durable = begun, durable
-            if not pending.done.done():
-                pending.done.set_result(None)
+            tell(pending.answered, None)
 
     def _encode(self, batch: list[_Pending[SubjectT]]) -> tuple[list[bytes], int]:
         """Return the buffers of a batch, padded to whole blocks, and where the next one begins."""
@@ -327,10 +340,7 @@ class Journal(Generic[SubjectT]):
         waiting = [*batch, *self._queue]
         self._queue.clear()
         for pending in waiting:
-            if not pending.done.done():
-                pending.done.set_exception(self._unavailable())
-                # Looked at, so that asyncio does not complain when no task waits any more.
-                pending.done.exception()
+            tell(pending.answered, self._unavailable())
 
     async def close(self) -> None:
         """Refuse new records, make those queued durable, and stop."""

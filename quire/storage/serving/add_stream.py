@@ -22,8 +22,9 @@ from quire.entry import LedgerId
 from quire.errors import InvalidRequestError, QuireError, WrongBookieError
 from quire.requests import TRACE, Trace, run_id
 from quire.rights.calls import RUN
-from quire.run import PEEK_BYTES, peek
+from quire.run import peek
 from quire.storage.serving.limits import Reception
+from quire.storage.serving.run_taker import RunTaker
 from quire.storage.serving.uses import StreamUses
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import decode_request
@@ -74,18 +75,19 @@ NOWHERE: Final = Origin()
 class _Slot(Trace):
     """One run between its arrival and its acknowledgement."""
 
-    __slots__ = ("answer", "done", "failure", "head", "kind", "ledger", "size")
+    __slots__ = ("answer", "done", "failure", "kind", "ledger", "run", "size")
 
     def __init__(self, arrived: float, ledger: LedgerId, size: int, kind: UseKind) -> None:
         super().__init__(arrived)
         self.kind = kind
         self.ledger = ledger
-        self.head = b""
-        """The beginning of the run."""
+        self.run = b""
+        """Empty for an explicit LAC."""
         self.size = size
         self.done = False
         self.failure: pb.Failure | None = None
         self.answer: asyncio.Future[None] | None = None
+        """None for a run that was taken in one step."""
 
 
 class AddStream:
@@ -112,6 +114,8 @@ class AddStream:
         self._received = 0
         self._acknowledged = 0
         self._bytes = 0
+        self._taker = reception.bookie if isinstance(reception.bookie, RunTaker) else None
+        self._is_over = False
         self._pending = reception.pending
         self._charged = 0
         """The cost of the runs in flight."""
@@ -140,6 +144,7 @@ class AddStream:
             self._ready.set()
             await asyncio.gather(acknowledging, return_exceptions=True)
         finally:
+            self._is_over = True
             answers = [slot.answer for slot in self._slots if slot.answer is not None]
             for future in (acknowledging, *answers):
                 future.cancel()
@@ -162,10 +167,16 @@ class AddStream:
                     await self._wait_for_room()
                     if acknowledging.done():
                         return
-                await self._charge(len(data))
+                cost = self._cost(len(data))
+                if not self._pending.take(self._origin.owner, cost):
+                    await self._pending.wait(self._origin.owner, cost)
+                self._charged += cost
                 if acknowledging.done():
                     return
-                self._start(run, data, await self._denial(run), arrived)
+                denial = None
+                if not self._reception.admits_all:
+                    denial = await self._denial(run)
+                self._start(run, data, denial, arrived)
 
     def _has_room(self, size: int) -> bool:
         limits = self._reception.limits
@@ -176,13 +187,6 @@ class AddStream:
     async def _wait_for_room(self) -> None:
         self._room.clear()
         await self._room.wait()
-
-    async def _charge(self, size: int) -> None:
-        """Have a run count against the bytes of all runs of the peer; waits for its turn."""
-        cost = self._cost(size)
-        if not self._pending.take(self._origin.owner, cost):
-            await self._pending.wait(self._origin.owner, cost)
-        self._charged += cost
 
     def _discharge(self, cost: int) -> None:
         self._charged -= cost
@@ -215,6 +219,8 @@ class AddStream:
                 raise denial
             self._reception.refuse_when_draining()
             TRACE.set(slot)  # for the parts that the run passes, until the next run
+            if self._is_taken(run, data, slot):
+                return
             adding = self._begin(run, data, slot)
         except Exception as error:
             self._finish(slot, error)
@@ -222,11 +228,19 @@ class AddStream:
             slot.answer = asyncio.ensure_future(adding)
             slot.answer.add_done_callback(partial(self._answered, slot))
 
+    def _is_taken(self, run: pb.AddRun, data: bytes, slot: _Slot) -> bool:
+        """Return whether the bookie took a run in one step: the slot is told of its end."""
+        if self._taker is None or run.deferred or run.HasField("lac_packet"):
+            return False
+        slot.run = data
+        told = partial(self._finish, slot)
+        return self._taker.take(slot.ledger, run.key, data, run.recovery, told)
+
     def _begin(self, run: pb.AddRun, data: bytes, slot: _Slot) -> Awaitable[None]:
         bookie = self._reception.bookie
         if run.HasField("lac_packet"):
             return bookie.write_lac(run.ledger, run.key, run.lac_packet)
-        slot.head = data[:PEEK_BYTES]
+        slot.run = data
         return bookie.add(slot.ledger, run.key, data, recovery=run.recovery, deferred=run.deferred)
 
     def _answered(self, slot: _Slot, answer: asyncio.Future[None]) -> None:
@@ -234,6 +248,8 @@ class AddStream:
             self._finish(slot, answer.exception())
 
     def _finish(self, slot: _Slot, error: BaseException | None) -> None:
+        if self._is_over:
+            return
         if error is not None:
             slot.failure = self._reception.failure(error)
         else:
@@ -265,22 +281,23 @@ class AddStream:
             return
         peer, stream, _ = self._origin
         for number, slot in enumerate(settled, last - len(settled) + 1):
-            _, entry = peek(slot.head) or (None, None)
+            _, entry = peek(slot.run) or (None, None)
             about = {"bookie": self._reception.bookie_id, "ledger": slot.ledger, "entry": entry}
             about["peer"] = peer
-            slow.tell("add" if slot.head else "write_lac", slot, now, run_id(stream, number), about)
+            slow.tell("add" if slot.run else "write_lac", slot, now, run_id(stream, number), about)
 
     def _collect(self, settled: list[_Slot]) -> pb.AddReply:
         """Take the settled runs off the front and return the reply that answers all of them."""
-        number = self._received - len(self._slots)
+        number, cost = self._received - len(self._slots), 0
         reply = pb.AddReply()
         while self._slots and self._slots[0].done:
             slot = self._slots.popleft()
             settled.append(slot)
             self._bytes -= slot.size
-            self._discharge(self._cost(slot.size))
+            cost += self._cost(slot.size)
             number += 1
             if slot.failure is not None:
                 reply.failures.append(pb.AddFailure(number=number, failure=slot.failure))
+        self._discharge(cost)
         reply.settled = number
         return reply

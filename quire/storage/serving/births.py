@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+from quire.aio.answer import Answered
 from quire.aio.backoff import Backoff
 from quire.aio.retry import retry
 from quire.aio.timing import time_limit
@@ -196,6 +197,14 @@ class BornBookie(ForwardingBookie):
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue(ledger, _Add(send, size, recovery, answer))
         return answer
+
+    def take(
+        self, ledger: LedgerId, key: bytes, run: bytes, recovery: bool, answered: Answered
+    ) -> bool:
+        """See `RunTaker.take`. An id that has to be asked about goes through `add`."""
+        if ledger in self._queues or not self._passes(ledger):
+            return False
+        return super().take(ledger, key, run, recovery, answered)
 
     def _queue(self, ledger: LedgerId, waiting: _Add) -> None:
         self._waiting_bytes += waiting.size

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Final
 
+from quire.aio.answer import Answered
 from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, Stride
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.outline import Outline
+from quire.storage.serving.run_taker import RunTaker
 
 
 class ForwardingBookie:
@@ -19,6 +21,7 @@ class ForwardingBookie:
 
     def __init__(self, bookie: Bookie, name: BookieId) -> None:
         self._bookie: Final = bookie
+        self._taker: Final = bookie if isinstance(bookie, RunTaker) else None
         self.name: Final = name
 
     def add(
@@ -32,6 +35,13 @@ class ForwardingBookie:
     ) -> Awaitable[None]:
         """See `Bookie.add`."""
         return self._bookie.add(ledger, key, run, recovery=recovery, deferred=deferred)
+
+    def take(
+        self, ledger: LedgerId, key: bytes, run: bytes, recovery: bool, answered: Answered
+    ) -> bool:
+        """See `RunTaker.take`."""
+        taker = self._taker
+        return taker is not None and taker.take(ledger, key, run, recovery, answered)
 
     async def read(
         self,

@@ -411,6 +411,11 @@ class Reception:
     def first_message_seconds(self) -> float:
         return self.limits.first_message_seconds
 
+    @property
+    def admits_all(self) -> bool:
+        """Whether each peer may do everything."""
+        return self._doorkeeper is None
+
     def admits(self, identity: Identity, action: Action, ledger: LedgerId | None = None) -> bool:
         """Return whether a call needs no `permit`: it is known to be permitted."""
         return self._doorkeeper is None or self._doorkeeper.admits(identity, action, ledger)

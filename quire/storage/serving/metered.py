@@ -13,6 +13,7 @@ from functools import partial
 from time import perf_counter  # uvloop's own clock stands still between two turns of the loop
 from typing import Final, NamedTuple, TypeVar
 
+from quire.aio.answer import Answered as Told
 from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, Stride
 from quire.entry import EntryId, LedgerId
 from quire.metrics.figures import Durations
@@ -21,6 +22,7 @@ from quire.outline import Outline
 from quire.storage.disk.port import Disk, DiskSpace, File
 from quire.storage.serving.news_counts import NewsCounts
 from quire.storage.serving.refusals import Refusals
+from quire.storage.serving.run_taker import RunTaker
 
 T = TypeVar("T")
 
@@ -73,6 +75,7 @@ class MeteredBookie:
 
     def __init__(self, bookie: Bookie, meter: Meter) -> None:
         self._bookie: Final = bookie
+        self._taker: Final = bookie if isinstance(bookie, RunTaker) else None
         self._meter: Final = meter
 
     def add(
@@ -91,6 +94,19 @@ class MeteredBookie:
         )
         adding.add_done_callback(partial(self._added, start, len(run)))
         return adding
+
+    def take(
+        self, ledger: LedgerId, key: bytes, run: bytes, recovery: bool, answered: Told
+    ) -> bool:
+        """See `RunTaker.take`."""
+        if self._taker is None:
+            return False
+        told = partial(self._took, perf_counter(), len(run), answered)
+        return self._taker.take(ledger, key, run, recovery, told)
+
+    def _took(self, start: float, size: int, answered: Told, error: Exception | None) -> None:
+        self._meter.answered("add", start, size, _outcome(error))
+        answered(error)
 
     def _added(self, start: float, size: int, adding: asyncio.Future[None]) -> None:
         if not adding.cancelled():

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
+from quire.aio.answer import Answered
 from quire.bookie import Bookie, BookieInfo, refused
 from quire.entry import BookieId, LedgerId
 from quire.errors import ReadOnlyBookieError
@@ -80,6 +81,14 @@ class ObedientBookie(ForwardingBookie):
             reason = f"an operator's wish is in force: {self._wish}"
             return refused(ReadOnlyBookieError(self.name, reason))
         return super().add(ledger, key, run, recovery=recovery, deferred=deferred)
+
+    def take(
+        self, ledger: LedgerId, key: bytes, run: bytes, recovery: bool, answered: Answered
+    ) -> bool:
+        """See `RunTaker.take`. Off duty nothing is taken in one step: `add` decides."""
+        if self._off_since is not None:
+            return False
+        return super().take(ledger, key, run, recovery, answered)
 
     def _refuses(self, ledger: LedgerId, since: float) -> bool:
         now = asyncio.get_running_loop().time()

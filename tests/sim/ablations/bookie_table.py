@@ -20,6 +20,11 @@ STARTS: Final = "rare: a bookie must take full segments between several starts o
 BOOKIE: Final = (
     Ablation("a bookie refuses adds to a fenced ledger", "ledger", bookies.ignore_fence),
     Ablation(
+        "each run that is taken in one step is compared with the fence",
+        "ledger",
+        bookies.take_runs_without_a_look_at_the_fence,
+    ),
+    Ablation(
         "a fence is durable before it is answered",
         "ledger",
         bookies.answer_before_fence_is_durable,

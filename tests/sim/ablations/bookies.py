@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from quire.errors import CorruptEntryError, LedgerFencedError, QuireError
-from quire.storage import node
+from quire.storage import direct_adds, node
 from quire.storage.disk.blocks import align
 from quire.storage.entries import doubtful, entry_log, ledger_state, ledger_storage
 from quire.storage.journal import record, replay, segments
@@ -23,6 +23,23 @@ def ignore_fence() -> list[Patch]:
         return None
 
     return [(node.BookieNode, "_check_fence", check_fence)]
+
+
+def take_runs_without_a_look_at_the_fence() -> list[Patch]:
+    """Runs of known ledgers are taken in one step, whatever was accepted before them."""
+
+    def is_welcome(self: Any, run: Any, key: bytes, recovery: bool) -> bool:
+        state = self._engine.storage.states.get(run.ledger)
+        return (
+            not self._waiting
+            and state is not None
+            and state.key is not None
+            and state.accepts(key)
+            and run.entries[0] > state.highest
+            and self._engine.has_room
+        )
+
+    return [(direct_adds.DirectAdds, "_is_welcome", is_welcome)]
 
 
 def answer_before_fence_is_durable() -> list[Patch]:
