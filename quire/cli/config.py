@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
 from click.core import ParameterSource
 
 from quire.cli.chosen import Chosen, chosen, raise_what_is_wrong
-from quire.cli.configuration import long_name, options_of, own_file
+from quire.cli.configuration import Setting, long_name, options_of, own_file
 from quire.cli.output import Value, note, print_json, print_table
 from quire.cli.settings import Settings, with_settings
+from quire.errors import ConfigurationError
 
 HIDDEN: Final = "(hidden)"
+
+ADDRESS: Final = "HOST:PORT"
+"""How options show that they take an address."""
 
 
 @click.group(short_help="Check and show the configuration.")
@@ -37,6 +42,8 @@ def check(context: click.Context, settings: Settings) -> None:
     raise_what_is_wrong(context)
     found = chosen(context)
     file = found.configuration.file
+    for each in found.settings:
+        _check_address(file, each)
     if settings.json:
         print_json({"file": file and str(file), "context": found.context, **_counts(found)})
     elif file is None:
@@ -44,6 +51,23 @@ def check(context: click.Context, settings: Settings) -> None:
     else:
         counts = _counts(found)
         click.echo(f"{file} is right: {counts['settings']} settings, {counts['contexts']} contexts")
+
+
+def _check_address(file: Path | None, setting: Setting) -> None:
+    """Raise `ConfigurationError` for an address that no server could listen on.
+
+    The servers check it as well, when they start. Other commands do not: the library that knows
+    the form takes a while to load.
+    """
+    if setting.option.metavar != ADDRESS or setting.value == "none":
+        return
+    from quire.wire.transport import split_address
+
+    try:
+        split_address(str(setting.value))
+    except ConfigurationError as error:
+        name, table = long_name(setting.option), ".".join(setting.path)
+        raise ConfigurationError(f"{file}: {name} in [{table}]: {error}") from error
 
 
 def _counts(found: Chosen) -> dict[str, int]:

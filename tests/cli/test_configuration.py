@@ -122,6 +122,23 @@ def test_a_wrong_value_of_another_context_is_found_too(file: Path) -> None:
     assert "json = 7 in [contexts.b]" in call("--context", "a", "config", "check").stderr
 
 
+@pytest.mark.parametrize("address", ["5", '"127.0.0.1:99999"', '"here"', '":"'])
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [("bookie.serve", "metrics"), ("console", "listen"), ("bookie.serve", "listen")],
+)
+def test_an_address_that_no_server_could_listen_on_is_found(
+    file: Path, table: str, key: str, address: str
+) -> None:
+    file.write_text(f"[{table}]\n{key} = {address}\n")
+    done = call("config", "check")
+    assert done.exit_code == 2
+    assert f"{key} in [{table}]" in done.stderr
+    assert "expected host:port" in done.stderr
+    file.write_text('[bookie.serve]\nlisten-runs = "none"\nlisten = "[::1]:0"\n')
+    assert call("config", "check").exit_code == 0
+
+
 def test_a_right_file_is_said_to_be_right(file: Path) -> None:
     assert "no configuration file" in call("config", "check").stderr
     file.write_text("[contexts.a]\nstore = 'x'\n[log.read]\nlimit = 7\n")
