@@ -29,8 +29,10 @@ from quire.log.segment_store.port import SegmentSource, SegmentStore, SegmentWat
 
 ASKED_AT_ONCE: Final = 64
 
-WATCHED_MAX: Final = 10_000
-"""Logs that are watched although a look did not ask for them."""
+WATCHED_MAX: Final = 2_000
+"""Logs that are watched; others are asked each time. A bookie lets a peer wait for 4,096 ledgers at
+once, those that it follows included.
+"""
 
 
 class LogReach(NamedTuple):
@@ -71,7 +73,7 @@ class LogEnds:
         With `fresh` every open segment is asked.
         """
         manifests = await self._manifests.look(logs)
-        if len(self._watched) > WATCHED_MAX:
+        if len(self._watched) >= WATCHED_MAX:
             for name in self._watched.keys() - logs.keys():
                 await self._forget(name)
 
@@ -106,10 +108,12 @@ class LogEnds:
     async def _watch(self, name: str, manifest: LogManifest, password: bytes) -> int | None:
         """Find the end of a log with one open segment, and watch it from then on.
 
-        None for another log, also when its segment was sealed or deleted since.
+        None for another log, also when its segment was sealed or deleted since, and when enough
+        logs are watched.
         """
         segment = manifest.tail
-        if segment is None or manifest.open_segments != (segment,):
+        is_alone = segment is not None and manifest.open_segments == (segment,)
+        if segment is None or not is_alone or len(self._watched) >= WATCHED_MAX:
             return None
         async with AsyncExitStack() as stack:
             try:
@@ -124,8 +128,9 @@ class LogEnds:
             if source.is_closed or end is None:
                 return None
             await self._forget(name)  # of another look, meanwhile
-            self._watched[name] = _WatchedEnd(manifest, source, watch, end)
-            stack.pop_all()
+            if len(self._watched) < WATCHED_MAX:
+                self._watched[name] = _WatchedEnd(manifest, source, watch, end)
+                stack.pop_all()
         return end
 
     async def _ask(

@@ -10,6 +10,7 @@ import pytest
 
 from quire.log.manifest import known
 from quire.log.manifest.known import KnownManifests
+from quire.log.reading import ends
 from quire.log.reading.ends import LogEnds, LogReach
 from tests.ledger.following import count_calls
 from tests.support.log_cluster import Client, LogCluster, numbered, run
@@ -221,4 +222,30 @@ def test_bookies_that_go_and_lost_connections_count_as_news() -> None:
             await looking.ends.close()
             await leader.close()
 
+    run(main)
+
+
+def test_of_more_logs_than_can_be_watched_the_others_are_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with LogCluster(kind=PushingBookie) as cluster:
+            writer, looking = cluster.new_client(), Looking(cluster.new_client())
+            leaders = {name: await writer.logs.open(name) for name in ("a", "b", "c", "d")}
+            expected: dict[str, int | None] = {}
+            for number, (name, leader) in enumerate(leaders.items(), 1):
+                await leader.append_many(numbered(0, number))
+                expected[name] = number
+            await asyncio.sleep(1)
+            for asked in (("a", "b", "c", "d"), ("c", "d"), ("a", "c")):
+                for _ in range(2):
+                    found = await looking.offsets(*asked)
+                    assert found == {name: expected[name] for name in asked}
+                    assert len(looking.ends._watched) == 2
+                    await asyncio.sleep(1)
+            await looking.ends.close()
+            for leader in leaders.values():
+                await leader.close()
+
+    monkeypatch.setattr(ends, "WATCHED_MAX", 2)
     run(main)
