@@ -76,7 +76,7 @@ class BusyError(GatewayError):
 
 
 class QuotaError(GatewayError):
-    """A client has used up what it may append or read in a second."""
+    """A client has used up its share of appends or reads in a second."""
 
     def __init__(self, client: str, direction: str, seconds: float) -> None:
         super().__init__(f"{client} has used up its quota to {direction}: go on in {seconds:.3f} s")

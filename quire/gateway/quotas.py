@@ -52,7 +52,7 @@ class Rate(NamedTuple):
 
 @dataclass
 class _ClientBudget:
-    """Seconds of the future that a client has used up already, by what it has used."""
+    """Seconds of the future that a client has used up already, by bytes and records."""
 
     bytes_until: float
     records_until: float

@@ -49,7 +49,7 @@ def owed(
     """Return the outline of a bookie's share of a closed ledger. Pure.
 
     Args:
-        replication: of the ledger.
+        replication: the ledger's.
         firsts: the first entry of each fragment.
         ensembles: the bookies of each fragment, by position.
         last: the last entry of the ledger, -1 without any.

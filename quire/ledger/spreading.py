@@ -47,8 +47,8 @@ def measure(replication: Replication, placement: Placement, places: Sequence[Lab
     """Return how widely a fragment spreads.
 
     Args:
-        replication: of the ledger.
-        placement: of the ledger.
+        replication: the ledger's.
+        placement: the ledger's.
         places: where the bookies are, by position.
 
     Returns:
@@ -75,8 +75,8 @@ def wider(
 
     Args:
         rng: draws among bookies that are equally good, by their free space.
-        replication: of the ledger.
-        placement: of the ledger.
+        replication: the ledger's.
+        placement: the ledger's.
         ensemble: the fragment's bookies, by position.
         candidates: bookies that may take a place.
 

@@ -1,6 +1,6 @@
 """Adds that a bookie takes in one step: they need neither to wait nor to be refused.
 
-That is nearly every add: of a known ledger, with its key, above all entries held, and with space
+Nearly every add is so: of a known ledger, with its key, above all entries held, and with space
 for it. All that decides is looked at for each run, in the step that puts it into the journal's
 queue: a fence that was accepted before is seen, whatever came in the same message. A run that is
 not taken leaves no trace. While an earlier run waits, no run is taken: none overtakes another.

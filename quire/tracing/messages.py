@@ -1,7 +1,7 @@
 """Spans of records in OpenTelemetry's conventions for messaging, and their context in headers.
 
     append  a producer's span (`append orders`), only inside of a trace; the headers of the records
-            carry its context: `traceparent`, or what the propagators of the process write
+            carry its context: `traceparent`, or the headers of the process's propagators
     process a consumer's span (`process orders`), only if a record was appended in a sampled trace;
             it links to the span of each append, and stands below it if there is only one
 
@@ -38,7 +38,7 @@ LINKS_MAX: Final = 128
 """Links of one span, as the SDK's own limit is. More traces of one transaction have none."""
 
 VALUE_BYTES_MAX: Final = 8192
-"""A longer header is no context: the W3C limits the largest, baggage, to so many bytes."""
+"""A longer header is not a context: the W3C limits the largest, baggage, to so many bytes."""
 
 _WITHIN: Final = create_key("quire-append")
 """Set where a span stands for more appends than one."""
@@ -167,7 +167,7 @@ class MessageSpans(Messages):
     def process(
         self, log: str, records: Sequence[Traced], consumer: str | None = None
     ) -> Iterator[None]:
-        """Return the block in which records are processed.
+        """Return the block for processing records.
 
         Its span begins only if one of the records was appended in a sampled trace.
 

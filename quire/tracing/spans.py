@@ -65,7 +65,7 @@ class TracedAppend(Protocol):
     """An append of records in a trace."""
 
     headers: Pairs
-    """What the records carry."""
+    """The headers of the records."""
 
     def end(self, offset: int) -> None:
         """The records are in the log from an offset on."""
@@ -99,14 +99,14 @@ class Messages(Protocol):
     def process(
         self, log: str, records: Sequence[Traced], consumer: str | None = None
     ) -> AbstractContextManager[None]:
-        """Return the block in which a consumer processes records."""
+        """Return the block for a consumer's processing of records."""
         ...
 
 
 def processing(
     spans: Spans, log: str, records: Sequence[Traced], consumer: str
 ) -> AbstractContextManager[object]:
-    """Return the block in which a consumer processes records: nothing without record spans."""
+    """Return the block for a consumer's processing of records: nothing without record spans."""
     if spans.messages is None:
         return _NOTHING
     return spans.messages.process(log, records, consumer)

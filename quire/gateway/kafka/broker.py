@@ -57,7 +57,7 @@ class Broker:
             self.guard.check_log(session.identity, action, log)
 
     def charge(self, session: KafkaSession, direction: Direction, size: int, records: int) -> None:
-        """Count what a client appended or read; its next such request waits if that is too much."""
+        """Count a client's appends or reads; its next such request waits if they are too much."""
         session.throttle = self.quotas.charge(session.name, direction, size, records)
 
     def may(self, session: KafkaSession, action: Action, log: str) -> bool:

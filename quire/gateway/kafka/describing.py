@@ -29,7 +29,7 @@ STATES: Final[Mapping[Stage, str]] = MappingProxyType(
 )
 
 CONSUMERS: Final = "consumer"
-"""The kind of a group without members, of which only offsets are known."""
+"""The kind of a group without members: only its offsets are known."""
 
 _NO_OPERATIONS: Final = -(2**31)
 """The operations that the caller may carry out are not told."""

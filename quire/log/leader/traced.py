@@ -1,4 +1,4 @@
-"""A leader's handle whose records carry the trace that they were appended in.
+"""A leader's handle: its records carry the trace of their append.
 
 Only a client with record spans makes one (`connect(tracer_provider=…, trace_records=True)`), so a
 plain log pays nothing. An append outside of any trace costs one look at the context.

@@ -1,4 +1,4 @@
-"""What the records of a bookie's journal are about, to be applied once they are durable."""
+"""The changes that a bookie's journal records, applied once they are durable."""
 
 from __future__ import annotations
 
