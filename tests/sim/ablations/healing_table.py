@@ -104,6 +104,8 @@ HEALING: Final = (
         "saves work only: the proof is outrun by no order; tests/repair/test_superfluous.py has it",
     ),
     Ablation("a move for spread raises the measure", "healing", spreads.move_without_a_gain),
+    Ablation("bookies settle before moves for spread", "healing", spreads.never_wait),
+    Ablation("closed ledgers are swept", "healing", spreads.sweep_nothing),
     Ablation("a pause and mass loss stop auditors", "healing", brakes.go_on_without_brakes),
     Ablation("a bookie is lost after a delay", "healing", brakes.begin_at_once),
     Ablation("a bookie that is away is not missing", "healing", brakes.heed_no_away),

@@ -9,14 +9,12 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from quire.entry import BookieId
-from quire.healing import holes, spread
+from quire.healing import spread
 from quire.healing.holes import Holes
 from quire.healing.spread import Settling
 from quire.ledger.domains import Candidate, Placement
-from quire.ledger.outlines import Verdict, judge
 from quire.ledger.quorum import Replication
 from quire.ledger.spreading import Gain
-from quire.outline import Outline
 from tests.sim.ablations.patch import Patch
 
 
@@ -49,14 +47,3 @@ def sweep_nothing() -> list[Patch]:
         return None
 
     return [(Holes, "sweep", sweep)]
-
-
-def believe_the_ends() -> list[Patch]:
-    """An outline with the first and the last entry is taken for whole."""
-
-    def judged(owes: Outline, holds: Outline | None) -> Verdict:
-        if holds is not None and holds.first <= owes.first and holds.last >= owes.last:
-            return Verdict.WHOLE
-        return judge(owes, holds)
-
-    return [(holes, "judge", judged)]
