@@ -46,14 +46,14 @@ _WITH_HEALERS: Final[dict[str, tuple[Any, Any]]] = {
     "deletion": (DeletionWorkload, draw_log_workload),
     "service": (ServiceWorkload, draw_log_workload),
     "exile": (ExileWorkload, draw_ledger_workload),
+    "restored": (RestoredWorkload, draw_ledger_workload),
+    "gap": (GapWorkload, draw_log_workload),
+    "pages": (PagesWorkload, draw_pages_workload),
 }
 """Each runs in a cluster that heals itself, too: `healed ledger` is `ledger` there."""
 
 WORKLOADS: Final[dict[str, tuple[Any, Any]]] = {
     **_WITH_HEALERS,
-    "restored": (RestoredWorkload, draw_ledger_workload),
-    "gap": (GapWorkload, draw_log_workload),
-    "pages": (PagesWorkload, draw_pages_workload),
     "healing": (HealingWorkload, draw_healing_workload),
     **{f"healed {name}": (healed(build), draw) for name, (build, draw) in _WITH_HEALERS.items()},
 }
