@@ -89,13 +89,16 @@ class Stranger:
         await self._hold(self.target.address, 4000, HTTP2)
 
     async def unfinished(self) -> None:
-        size = 8 * 1024 * 1024
-        for _ in range(120):
-            with contextlib.suppress(OSError):
-                writer = await self._open(self.target.runs, GREETING + struct.pack(">I", size))
-                for _ in range(7):
-                    writer.write(LARGE)
-                    await writer.drain()
+        """All at once: a bookie that does not read one of them must not stop the others."""
+        await asyncio.gather(*(self._begin_message() for _ in range(120)))
+
+    async def _begin_message(self) -> None:
+        with contextlib.suppress(OSError):
+            size = struct.pack(">I", 8 * 1024 * 1024)
+            writer = await self._open(self.target.runs, GREETING + size)
+            for _ in range(7):
+                writer.write(LARGE)
+                await writer.drain()
 
     async def unfinished_runs_over_grpc(self) -> None:
         await self._unfinished_calls("/quire.v1.Bookie/Add")

@@ -6,7 +6,8 @@ There is nothing else: the stream decides which side sends which message, and wh
 closes is gone, it does not hear answers any more; a stream that breaks is never mended.
 
 Invariants: at most `RECEIVED_BYTES_MAX` and one message wait to be read, then the other side has to
-wait; so it has to while a server has no space for a message (inbox.py). A frame larger than a
+wait; so it has to while a server has no space for a message (inbox.py), and while other large
+messages of the same peer come in. A frame larger than a
 message may be ends the connection before it is taken in.
 """
 
@@ -39,6 +40,9 @@ RECEIVED_BYTES_MAX: Final = MESSAGE_BYTES_MAX
 GREETING_SECONDS: Final = 10.0
 """A client that sends nothing for so long after connecting does not speak this protocol."""
 
+LARGE_BYTES: Final = 2 * 1024 * 1024
+"""A message above it needs a turn at a server: twice what a client sends of small entries."""
+
 _SIZE: Final = struct.Struct(">I")
 _SENT_BYTES_MAX: Final = 1024 * 1024
 _PROBES: Final = 3
@@ -63,6 +67,18 @@ class Budget(Protocol):
         ...
 
 
+class Turns(Protocol):
+    """Turns of one peer's large messages (quire/storage/serving/large_messages.py)."""
+
+    def begin(self, holder: Hashable, owner: str, go_on: Callable[[], None], /) -> bool:
+        """Ask for a turn: whether it comes now, else `go_on` is called when it does."""
+        ...
+
+    def end(self, holder: Hashable, /) -> None:
+        """Give a turn back, or stop waiting. Harmless without either."""
+        ...
+
+
 class Budgets(NamedTuple):
     """The budgets of a server's connections."""
 
@@ -72,6 +88,8 @@ class Budgets(NamedTuple):
     """Messages that the other side has not taken."""
     received: MessageSpace
     """Messages that have come, until they are worked on."""
+    large: Turns
+    """Messages above `LARGE_BYTES` that come in."""
 
 
 class FramedConnection(asyncio.Protocol):
@@ -107,6 +125,8 @@ class FramedConnection(asyncio.Protocol):
         space = None if budgets is None else budgets.received
         self._inbox = Inbox(space, lambda: self.owner, self._more_space)
         self._is_paused = False
+        self._awaits_turn = False
+        """Whether the rest of a large message is not to be read yet."""
         self._arrival: asyncio.Future[None] | None = None
         self._room: asyncio.Future[None] | None = None
         self._is_full = False
@@ -142,7 +162,8 @@ class FramedConnection(asyncio.Protocol):
     def _go_on(self) -> None:
         """Take more from the other side, if there is space again."""
         inbox = self._inbox
-        if self._is_paused and not inbox.waiting_bytes and inbox.size <= RECEIVED_BYTES_MAX // 2:
+        is_full = inbox.waiting_bytes or inbox.size > RECEIVED_BYTES_MAX // 2
+        if self._is_paused and not self._awaits_turn and not is_full:
             self._is_paused = False
             if self._over is None and self._transport is not None:
                 self._transport.resume_reading()
@@ -205,10 +226,12 @@ class FramedConnection(asyncio.Protocol):
             if self._on_greeted is not None:
                 self.stranger = b"".join(self._parts)[: len(GREETING)]
         self._is_full = False
+        self._parts, self._size = [], 0  # a cycle of references may keep this object for long
         self._forget_alarm()
         if self._budgets is not None:
             self._budgets.unfinished.release(self)
             self._budgets.unread.release(self)
+            self._budgets.large.end(self)
         self._inbox.close()
         for waiter in (self._arrival, self._room):
             _wake(waiter)
@@ -275,7 +298,8 @@ class FramedConnection(asyncio.Protocol):
         inbox = self._inbox
         if inbox:
             _wake(self._arrival)
-        if not self._is_paused and (inbox.waiting_bytes or inbox.size > RECEIVED_BYTES_MAX):
+        is_full = inbox.waiting_bytes or inbox.size > RECEIVED_BYTES_MAX
+        if not self._is_paused and (self._awaits_turn or is_full):
             self._is_paused = True
             assert self._transport is not None
             self._transport.pause_reading()
@@ -288,7 +312,18 @@ class FramedConnection(asyncio.Protocol):
         first, *others = self._parts[:-1]
         head, tail = memoryview(first)[_SIZE.size :], memoryview(data)[:end]
         self._inbox.put(b"".join([head, *others, tail]))
+        if self._budgets is not None:
+            self._awaits_turn = False  # what was on its way when the reading stopped
+            self._budgets.large.end(self)
         return data[end:]
+
+    def _want_turn(self, budgets: Budgets) -> None:
+        """Ask for the turn of a large message, once for each."""
+        self._awaits_turn = not budgets.large.begin(self, self.owner, self._turn_has_come)
+
+    def _turn_has_come(self) -> None:
+        self._awaits_turn = False
+        self._go_on()
 
     def _take(self, data: bytes) -> int:
         """Take whole messages off the front; return where the first that is not whole begins."""
@@ -311,6 +346,8 @@ class FramedConnection(asyncio.Protocol):
             end = at + _SIZE.size + size
             if end > len(data):
                 self._wanted = _SIZE.size + size
+                if size > LARGE_BYTES and self._budgets is not None:
+                    self._want_turn(self._budgets)
                 return at
             self._inbox.put(data[at + _SIZE.size : end])
             at = end

@@ -15,6 +15,7 @@ from quire.ledger.remote import RemoteBookie
 from quire.run import pack_run
 from quire.storage.serving.grpc_service import BookieService, serve_bookie
 from quire.storage.serving.held_bytes import STALLED_SECONDS
+from quire.storage.serving.large_messages import LARGE_PLACES
 from quire.storage.serving.limits import (
     CONNECTIONS_MIN,
     DESCRIPTORS_RESERVED,
@@ -54,7 +55,7 @@ async def served(
 
 
 def budgets_of(reception: Reception) -> Budgets:
-    return Budgets(reception.unfinished, reception.unread, reception.received)
+    return Budgets(reception.unfinished, reception.unread, reception.received, reception.large)
 
 
 async def open_to(address: str | None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -296,3 +297,67 @@ def test_a_client_that_does_not_speak_http2_is_not_kept(monkeypatch: pytest.Monk
 )
 def test_descriptors_are_left_for_files(descriptors: int, connections: int) -> None:
     assert connections_max(8192, descriptors) == connections
+
+
+def test_a_few_large_messages_of_a_peer_come_in_at_a_time() -> None:
+    async def main() -> None:
+        reception = Reception(MemoryBookie("b1"), "b1")
+        budgets, size = budgets_of(reception), 8 * 1024 * 1024
+        begun = struct.pack(">I", size) + bytes(100_000)
+
+        def connect(host: str, said: bytes) -> tuple[FramedConnection, Wire]:
+            connection, wire = FramedConnection(on_greeted=lambda _: None, budgets=budgets), Wire()
+            wire._extra["peername"] = (host, 1)  # type: ignore[attr-defined]
+            connection.connection_made(wire)
+            connection.data_received(GREETING + said)
+            return connection, wire
+
+        stranger = [connect("10.0.0.1", begun) for _ in range(LARGE_PLACES + 3)]
+        assert [wire.is_paused for _, wire in stranger] == [False] * LARGE_PLACES + [True] * 3
+        honest, its_wire = connect("10.0.0.2", begun)
+        small, small_wire = connect("10.0.0.1", frame(bytes(2**20))[:1000])
+        assert not its_wire.is_paused
+        assert not small_wire.is_paused
+        small.data_received(frame(bytes(2**20))[1000:])
+        assert await small.read() == bytes(2**20)
+
+        stranger[0][0].data_received(bytes(size - 100_000))  # it is whole: the next goes on
+        paused = [wire.is_paused for _, wire in stranger[LARGE_PLACES:]]
+        assert paused == [False, True, True]
+        stranger[LARGE_PLACES + 1][0].connection_lost(None)  # it waited, and waits no more
+        stranger[1][0].connection_lost(None)
+        assert not stranger[-1][1].is_paused
+        late, late_wire = connect("10.0.0.1", begun)
+        seen = [late_wire.is_paused]
+        late.data_received(bytes(size - 100_000))  # was on its way
+        assert await late.read() == bytes(size)
+        assert [*seen, late_wire.is_paused] == [True, False]
+        for connection, _ in (*stranger, (honest, its_wire), (small, small_wire), (late, None)):
+            connection.connection_lost(None)
+        kept = [connection._size for connection, _ in stranger]
+        assert kept == [0] * len(stranger), "bytes of a connection that is gone"
+        assert reception.large._peers == {}
+        assert reception.large._owners == {}
+        assert reception.unfinished.total == 0
+
+    virtually(main)
+
+
+def test_a_peer_that_stalls_its_large_messages_loses_their_connections() -> None:
+    async def main() -> None:
+        reception = Reception(MemoryBookie("b1"), "b1")
+        begun = GREETING + struct.pack(">I", 8 * 1024 * 1024) + b"x"
+        made = []
+        for each in range(LARGE_PLACES + 1):
+            connection = FramedConnection(on_greeted=lambda _: None, budgets=budgets_of(reception))
+            wire = Wire()
+            connection.connection_made(wire)
+            connection.data_received(begun)
+            made.append((connection, wire))
+            if each < LARGE_PLACES:
+                continue
+            assert wire.is_paused
+        await asyncio.sleep(STALLED_SECONDS + 1)
+        assert all(wire.is_closed for _, wire in made)
+
+    virtually(main)

@@ -2,9 +2,9 @@
 
 Read `grpc_service.py`, `run_listener.py` (plain frames), `add_stream.py` (the stream of both),
 `subscriptions.py` and `news_counts.py` (news for followers), `limits.py`, `quota.py`, `seats.py`,
-`held_bytes.py`, `handing_over.py`, `idlers.py` and `refusals.py` (the cost of a peer),
-`forwarding.py` (a bookie before another), the port `run_taker.py` (runs taken in one step),
-`births.py` (no ledger before its id), `obedient.py` and `presence.py` (an operator's wish),
+`held_bytes.py`, `large_messages.py`, `handing_over.py`, `idlers.py` and `refusals.py` (the cost of
+a peer), `forwarding.py` (a bookie before another), the port `run_taker.py` (runs taken in one
+step), `births.py` (no ledger before its id), `obedient.py` and `presence.py` (an operator's wish),
 `store_exposure.py` (a metadata store open to all), `uses.py` (the users of ledgers), `metered.py`
 and `metrics.py` (figures for Prometheus), `vitals.py` (alive and ready).
 

@@ -35,6 +35,7 @@ from quire.rights.roles import Action
 from quire.storage.serving.handing_over import GATHERED_BYTES_MAX
 from quire.storage.serving.held_bytes import HeldBytes
 from quire.storage.serving.idlers import Idlers
+from quire.storage.serving.large_messages import LargeMessages
 from quire.storage.serving.news_counts import NewsCounts
 from quire.storage.serving.quota import Quota
 from quire.storage.serving.refusals import Refusals
@@ -241,6 +242,8 @@ class Reception:
         )
         self.received = Quota(limits.received_bytes, share(limits.received_bytes))
         """Bytes of whole messages that have come in plain frames."""
+        self.large = LargeMessages()
+        """Large messages that come in plain frames."""
         self.idlers: list[Idlers] = []
         """One for each gRPC port."""
         self.calls = Quota(limits.calls, share(limits.calls))

@@ -100,7 +100,9 @@ class _RunPort:
         self._reception = reception
         self._tls = tls
         self._refusals = reception.refusals
-        self._budgets = Budgets(reception.unfinished, reception.unread, reception.received)
+        self._budgets = Budgets(
+            reception.unfinished, reception.unread, reception.received, reception.large
+        )
         places = connections * 3 // 4
         self._seats = Seats[FramedConnection](places, reception.limits.share(places))
         self._silent_max = min(SILENT_MAX, connections // 4)
