@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import logging
 import random
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import groupby, repeat
-from typing import Any, Final
+from itertools import accumulate, groupby
+from typing import Any, ClassVar, Final, cast
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -31,7 +32,7 @@ from quire.entry import LedgerId
 from quire.errors import ConfigurationError, InvalidRequestError
 from quire.log.manifest.capacity import warning
 from quire.log.manifest.manifest import Job
-from quire.log.records.arrow_rows import RecordRows, rows_of
+from quire.log.records.arrow_rows import Cell, RecordRows, rows_of
 from quire.log.records.attributes import (
     ATTRIBUTES_BYTES,
     NO_ATTRIBUTES,
@@ -83,6 +84,9 @@ class Parts(WriterCommitMessage):
 class _Writing:
     """The common part of batches and streams; sent to every task."""
 
+    _digests: ClassVar[bool]
+    """Whether the log remembers a digest of the records."""
+
     def __init__(self, options: WriteOptions, job: str) -> None:
         self._options = options
         self._job = job
@@ -93,7 +97,7 @@ class _Writing:
 
     def begin(self) -> PartWriter:
         """Return where a task puts its records."""
-        return PartWriter(self._ingest, self._job, self._options)
+        return PartWriter(self._ingest, self._job, self._options, digests=self._digests)
 
     def end(self, writer: PartWriter) -> Parts:
         """Return the message of a task that has added its last record."""
@@ -149,6 +153,8 @@ class _Writing:
 class LogWriter(_Writing, DataSourceArrowWriter):
     """Writes a data frame."""
 
+    _digests = False
+
     def __init__(self, options: WriteOptions) -> None:
         super().__init__(options, options.job or f"once-{random.Random().getrandbits(64):016x}")
 
@@ -176,6 +182,8 @@ class LogWriter(_Writing, DataSourceArrowWriter):
 @reporting
 class LogStreamWriter(_Writing, DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query; their numbers are the job's sequence."""
+
+    _digests = True
 
     def __init__(self, options: WriteOptions) -> None:
         if not options.job:
@@ -232,48 +240,82 @@ def _digested(payload: bytes, attributes: Attributes) -> bytes:
     return b"".join((size, payload, encode_columns(encode_attributes([attributes]))))
 
 
+def _as_records(payloads: Sequence[Cell]) -> list[bytes]:
+    """Return payloads as bytes. Raises `InvalidRequestError` for a null payload."""
+    records = [each.encode() if isinstance(each, str) else each for each in payloads]
+    if any(each is None for each in records):
+        raise InvalidRequestError("a record is bytes: filter out rows with payload null")
+    return cast("list[bytes]", records)
+
+
 class PartWriter:
     """Packs records into entries and entries into parts."""
 
-    def __init__(self, ingest: SyncIngest, job: str, options: WriteOptions) -> None:
+    def __init__(
+        self, ingest: SyncIngest, job: str, options: WriteOptions, *, digests: bool = False
+    ) -> None:
         self._ingest = ingest
         self._job = job
+        self._digests = digests
         self._options = options.log_options
         self._key_file = options.key_file
         self._encryption: Encryption | None = None
         self._writer: SyncLedgerWriter | None = None
         self._done: list[LedgerId] = []
         self._records: list[bytes] = []
-        self._attributes: list[Attributes] = []
+        self._attributes: dict[int, Attributes] = {}
+        """Of the waiting records that have any, by place."""
         self._may_have_attributes = False
         self._record_bytes = 0
         self._entries: list[bytes] = []
         self._entry_bytes = 0
         self._next_offset = 0
         self.content = Content()
-        """The content of all records so far."""
+        """The content of all records so far, if they are digested."""
 
     def add(self, rows: RecordRows) -> None:
         """Add rows. Raises `InvalidRequestError` for a null payload, `EntryTooLargeError` for a row
         that is too large by itself, and `LevelNeededError` for keys, headers and event times that
         the cluster's level does not allow.
         """
+        records = _as_records(rows.payloads)
+        if rows.attributes:
+            self._add_with_attributes(records, rows.attributes)
+        else:
+            self._add_plain(records)
+
+    def _add_plain(self, records: Sequence[bytes]) -> None:
+        """Add records without attributes: a step for each entry, not for each record."""
+        options, ends = self._options, list(accumulate(map(len, records)))
+        at = added = 0
+        while at < len(records):
+            room = added + options.batch_bytes - self._record_bytes
+            count = options.batch_records - len(self._records)
+            end = bisect_right(ends, room, at, min(at + count, len(ends)))
+            if end == at and not self._records:
+                end = at + 1  # a large record may fit into an entry only when it is alone there
+            if end > at:
+                self._records += records[at:end]
+                self._record_bytes += ends[end - 1] - added
+                at, added = end, ends[end - 1]
+            if at < len(records) or len(self._records) >= options.batch_records:
+                self._seal()
+
+    def _add_with_attributes(
+        self, records: Sequence[bytes], attributes: Sequence[Attributes]
+    ) -> None:
         options = self._options
-        for payload, attributes in zip(
-            rows.payloads, rows.attributes or repeat(NO_ATTRIBUTES), strict=False
-        ):
-            if payload is None:
-                raise InvalidRequestError("a record is bytes: filter out rows with payload null")
-            record = payload.encode() if isinstance(payload, str) else payload
+        for record, given in zip(records, attributes, strict=True):
             size = len(record)
-            if attributes is not NO_ATTRIBUTES:
+            if given is not NO_ATTRIBUTES:
                 self._allow_attributes()
-                size += ATTRIBUTES_BYTES + attributes.cost()
+                size += ATTRIBUTES_BYTES + given.cost()
             # In front of it: a large record may fit into an entry only when it is alone there.
             if self._record_bytes + size > options.batch_bytes:
                 self._seal()
+            if given is not NO_ATTRIBUTES:
+                self._attributes[len(self._records)] = given
             self._records.append(record)
-            self._attributes.append(attributes)
             self._record_bytes += size
             if len(self._records) >= options.batch_records:
                 self._seal()
@@ -322,7 +364,11 @@ class PartWriter:
     def _seal(self) -> None:
         if not self._records:
             return
-        columns = encode_attributes(self._attributes)
+        attributes: list[Attributes] = []
+        if self._attributes:
+            places = range(len(self._records))
+            attributes = [self._attributes.get(place, NO_ATTRIBUTES) for place in places]
+        columns = encode_attributes(attributes)
         entry = encode_batch(
             self._records,
             first_offset=UNPLACED.first_offset + self._next_offset,
@@ -331,10 +377,11 @@ class PartWriter:
             compression=self._options.compression,
             columns=encode_columns(columns),
         )
-        digested = map(_digested, self._records, self._attributes) if columns else self._records
-        self.content = self.content.with_records(digested, self._key())
+        if self._digests:
+            digested = map(_digested, self._records, attributes) if columns else self._records
+            self.content = self.content.with_records(digested, self._key())
         count = len(self._records)
-        self._records, self._attributes, self._record_bytes = [], [], 0
+        self._records, self._attributes, self._record_bytes = [], {}, 0
         self._add_entry(entry, count)
 
     def _add_entry(self, entry: bytes, count: int) -> None:

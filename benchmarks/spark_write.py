@@ -1,0 +1,96 @@
+"""How fast Spark writes a log, beside Parquet.
+
+    python -m benchmarks.spark_write --records 10000000 [--bookies 1]
+
+Starts bookies in a temporary directory, keeps a data frame of records in Spark's memory and disk,
+and writes it in turns, in one warm session: into a log, and into Parquet files without compression.
+The log has a copy on each of up to three bookies, and answers when they are on disk; Parquet is one
+copy, which Spark does not sync. Medians are printed, and what was written is counted. Everything is
+removed at the end; 10 million records of 100 bytes need 10 GB of disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
+import quire.sync
+from benchmarks.spark_read import seconds
+from quire.spark import count
+from quire.spark.jobs import local_session
+from quire.sync import SyncLocalCluster
+
+PARTITIONS = 16
+
+
+def records_of(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
+    """Return records that do not compress to nothing, made before anything is measured."""
+    blocks = range(-(-given.size // 32))
+    noise = ", ".join(f"unhex(sha2(cast(id as string) || '/{block}', 256))" for block in blocks)
+    frame = spark.range(0, given.records, 1, PARTITIONS)
+    frame = frame.selectExpr(f"substring(concat({noise}), 1, {given.size}) as payload")
+    frame = frame.persist(StorageLevel.MEMORY_AND_DISK)
+    frame.count()
+    return frame
+
+
+def measure(spark: SparkSession, store: str, directory: Path, given: argparse.Namespace) -> None:
+    frame, copies = records_of(spark, given), min(3, given.bookies)
+    replication = {"ensemble": copies, "writeQuorum": copies, "ackQuorum": (copies + 2) // 2}
+    target = str(directory / "parquet")
+
+    def write_log(name: str) -> None:
+        writer = frame.write.format("quire").mode("append")
+        writer.options(cluster=store, log=name, **replication).save()
+
+    def write_parquet() -> None:
+        frame.write.option("compression", "none").mode("overwrite").parquet(target)
+
+    write_log("warm")
+    times: dict[str, list[float]] = {"quire": [], "parquet": []}
+    for number in range(given.rounds):
+        name = f"bench-{number}"
+        times["quire"].append(seconds(lambda name=name: write_log(name)))  # type: ignore[misc]
+        times["parquet"].append(seconds(write_parquet))
+        print("  " + ", ".join(f"{each} {times[each][-1]:.2f} s" for each in times), flush=True)
+        assert count(name, cluster=store) == given.records
+        assert spark.read.parquet(target).count() == given.records
+        with quire.sync.connect(store) as client:
+            client.delete_log(name)
+        shutil.rmtree(target)
+    for name, each in times.items():
+        median = statistics.median(each)
+        held = copies if name == "quire" else 1
+        print(f"{name:10} {median:7.2f} s {given.records / median:12,.0f} rows/s, copies: {held}")
+    share = statistics.median(times["parquet"]) / statistics.median(times["quire"])
+    print(f"quire writes at {share:.0%} of Parquet's rate")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--bookies", type=int, default=3)
+    given = parser.parse_args()
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), *sys.path[1:2]])
+    with tempfile.TemporaryDirectory(prefix="quire-bench-") as scratch:
+        directory = Path(scratch)
+        with SyncLocalCluster(directory / "cluster", bookies=given.bookies) as cluster:
+            spark = local_session("quire spark_write", f"local[{os.cpu_count()}]")
+            try:
+                measure(spark, cluster.store_uri, directory, given)
+            finally:
+                spark.stop()
+
+
+if __name__ == "__main__":
+    main()
