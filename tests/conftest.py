@@ -48,6 +48,7 @@ MARKS: Final = {
         "cli/test_streams.py",
         "cli/test_table.py",
         "cluster",
+        "docs/test_integrations.py",
         "docs/test_pages.py",
         "docs/test_runbooks.py",
         "election/test_expired_candidates.py",

@@ -22,6 +22,9 @@ from quire.cli.root import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
+INTEGRATIONS = ("celery", "faststream", "quix", "taskiq")
+"""Pages of `docs/how-to` whose programs need a gateway for Kafka's clients."""
+
 STEP = re.compile(
     r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n\n)?"
     r"(?:^```python\n(?P<program>.*?)^```\n|(?P<commands>(?:^ {4}\S[^\n]*\n)+))"
