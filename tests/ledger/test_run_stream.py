@@ -9,7 +9,7 @@ from typing import Any
 from quire.aio.answer import Answered
 from quire.aio.tasks import Tasks
 from quire.entry import DigestKind, Sealer
-from quire.errors import BookieUnavailableError, LedgerFencedError, QuireError
+from quire.errors import BookieUnavailableError, LedgerFencedError
 from quire.ledger.backlog import Backlog
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
@@ -71,7 +71,7 @@ def test_a_defect_of_one_answer_costs_no_other_run() -> None:
 
 def test_one_refused_run_fails_no_run_of_another_ledger() -> None:
     async def main() -> None:
-        call, told = Call(), dict[int, QuireError | None]()
+        call, told = Call(), dict[int, Exception | None]()
         stream = RunStream(call, "a", 5.0)
         for ledger in (1, 2, 3):
             encoder = RunEncoder(ledger, b"k")
