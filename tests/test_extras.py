@@ -99,7 +99,7 @@ PARTS = {
     "zookeeper": 'asyncio.run(open_store("zk://localhost:2181/quire"))',
     "server": 'server._shown(None, None, "127.0.0.1:0")',
     "arrow": "scan._columns_module()",
-    "tracing": "connection._telling(None, object()).__enter__()",
+    "tracing": "connection._telling(None, object(), False).__enter__()",
 }
 
 
