@@ -11,7 +11,6 @@ SEED   ?=
 JOBS   ?= 2
 MINUTES ?= 5
 IMAGES ?= 50000
-KILLS ?= 1000
 QUICK  := -m 'not slow and not java and not spark and not root'
 ZOOKEEPER ?=
 JAR ?= build/tlc/tla2tools.jar
@@ -21,7 +20,6 @@ ROUNDS ?= 25
 COUNT ?= 3
 VERSIONS ?=
 PYSPARK ?= 4.0
-KILLS ?= 20
 PROMTOOL ?=
 ADVISORIES ?= pypi
 S2_VERIFICATION ?=
@@ -192,6 +190,7 @@ soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=
 fuzz: $(VENV)/test.stamp ## wrong requests to a bookie with TLS on both ports: REQUESTS=n of SEED=n; goes on where it ended
 	@$(BIN)/python -m tests.fuzz --requests $(REQUESTS) --seed $(or $(SEED),1)
 
+sql: KILLS ?= 1000
 sql: $(VENV)/test.stamp ## kill applications, relays and consumers of SQL databases KILLS=n times, and compare every row
 	@$(BIN)/python -m tests.sql.kills --kills $(KILLS)
 
@@ -228,6 +227,7 @@ build/spark-$(PYSPARK)/ready.stamp: $(VENV)/python.stamp pyproject.toml
 spark: build/spark-$(PYSPARK)/ready.stamp ## the tests of Spark on PYSPARK=4.0, the oldest version, or another one
 	@build/spark-$(PYSPARK)/bin/python -m pytest -W ignore tests/spark
 
+spark-cluster: KILLS ?= 20
 spark-cluster: $(VENV)/test.stamp ## Spark on a cluster of its own: drivers, executors and jobs killed KILLS=20 times
 	@$(BIN)/python -m tests.spark.kill_drivers --standalone --kills $(KILLS)
 
