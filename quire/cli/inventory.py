@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Final
 
 import click
 
 from quire.cli.output import Value, note, print_table
 from quire.client import Client
-from quire.entry import NO_ENTRY, LedgerId
+from quire.entry import NO_ENTRY, BookieId, LedgerId
 from quire.errors import NoSuchLedgerError
 from quire.ledger.inventory import Inventory
 from quire.ledger.ranges import Ranges
@@ -22,6 +22,9 @@ SHORTAGES_SHOWN: Final = 20
 AT_ONCE: Final = 16
 """Ledgers compared together."""
 
+OUTLINED_AT_ONCE: Final = 1000
+"""Ledgers whose outlines are asked for together."""
+
 
 async def inventories(
     client: Client, on_progress: Callable[[int, int], None]
@@ -32,11 +35,36 @@ async def inventories(
     """
     ledgers = await client.list_ledgers()
     for first in range(0, len(ledgers), AT_ONCE):
-        some = ledgers[first : first + AT_ONCE]
-        for each in await asyncio.gather(*(_unless_deleted(client, ledger) for ledger in some)):
-            if each is not None:
-                yield each
+        async for each in _inventories_of(client, ledgers[first : first + AT_ONCE]):
+            yield each
         on_progress(min(first + AT_ONCE, len(ledgers)), len(ledgers))
+
+
+async def doubtful_inventories(
+    client: Client,
+    ledgers: Sequence[LedgerId],
+    up: Collection[BookieId] | None,
+    on_progress: Callable[[int, int], None],
+) -> AsyncIterator[Inventory]:
+    """Yield the inventories of ledgers that are not whole by their bookies' outlines.
+
+    A bookie that is not in `up`, or does not answer, holds nothing; None: all are up. Raises as
+    `inventories`.
+    """
+    for first in range(0, len(ledgers), OUTLINED_AT_ONCE):
+        some = ledgers[first : first + OUTLINED_AT_ONCE]
+        whole = await client.whole_ledgers(some, up)
+        doubtful = [each for each in some if each not in whole]
+        for at in range(0, len(doubtful), AT_ONCE):
+            async for each in _inventories_of(client, doubtful[at : at + AT_ONCE]):
+                yield each
+        on_progress(min(first + OUTLINED_AT_ONCE, len(ledgers)), len(ledgers))
+
+
+async def _inventories_of(client: Client, ledgers: Sequence[LedgerId]) -> AsyncIterator[Inventory]:
+    for each in await asyncio.gather(*(_unless_deleted(client, ledger) for ledger in ledgers)):
+        if each is not None:
+            yield each
 
 
 async def _unless_deleted(client: Client, ledger: LedgerId) -> Inventory | None:

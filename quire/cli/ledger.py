@@ -11,6 +11,7 @@ import click
 
 from quire.cli.inventory import (
     SUMMARY,
+    doubtful_inventories,
     inventories,
     inventory_fields,
     print_inventory,
@@ -35,7 +36,7 @@ from quire.cli.replication import password_option, replication_options
 from quire.cli.settings import Settings, run, with_settings
 from quire.cli.users import print_users, user_fields, users_of_ledger
 from quire.client import Client
-from quire.entry import DigestKind, Entry
+from quire.entry import DigestKind, Entry, LedgerId
 from quire.errors import (
     ConfigurationError,
     CorruptEntryError,
@@ -307,11 +308,17 @@ def inventory(settings: Settings, ledger: int | None, every: bool, short: bool) 
 
 async def _inventory_all(settings: Settings, *, only_short: bool) -> None:
     rows: list[tuple[object, ...]] = []
-    compared, short, without = 0, 0, []
+    compared, short, without = 0, 0, list[LedgerId]()
     async with settings.connect() as client:
         with progress_of("Comparing ledgers") as on_progress:
-            async for found in inventories(client, on_progress):
-                compared += 1
+            if only_short:
+                ledgers = await client.list_ledgers()
+                compared = len(ledgers)
+                comparing = doubtful_inventories(client, ledgers, None, on_progress)
+            else:
+                comparing = inventories(client, on_progress)
+            async for found in comparing:
+                compared += 0 if only_short else 1
                 short += bool(found.shortages)
                 if any(not each.copies for each in found.shortages):
                     without.append(found.ledger.ledger)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from quire.cli.health import gather
-from quire.cli.inventory import inventories
+from quire.cli.inventory import doubtful_inventories
 from quire.cli.output import note, print_json, print_table, progress_of
 from quire.cli.settings import Settings, run, with_settings
 from quire.errors import RetryError
-from quire.healing.rolling import Thin, serving, thin
+from quire.healing.rolling import serving, thin
 from quire.healing.state import LOST_SECONDS
 
 
@@ -30,15 +30,13 @@ def roll_check(settings: Settings) -> None:
 
 
 async def _roll_check(settings: Settings) -> None:
-    found: list[Thin] = []
-    compared = 0
     async with settings.connect() as client:
         up = serving(await gather(client, LOST_SECONDS))
         with progress_of("Comparing ledgers") as on_progress:
-            async for inventory in inventories(client, on_progress):
-                compared += 1
-                if (each := thin(inventory, up)) is not None:
-                    found.append(each)
+            ledgers = await client.list_ledgers()
+            doubtful = doubtful_inventories(client, ledgers, up, on_progress)
+            looks = [thin(each, up) async for each in doubtful]
+    found = [each for each in looks if each is not None]
     if settings.json:
         for each in found:
             absent = list(each.absent)
@@ -48,8 +46,8 @@ async def _roll_check(settings: Settings) -> None:
         print_table(("ledger", "state", "why"), rows, empty="")
     if found:
         raise RetryError(
-            f"{len(found)} of {compared} ledgers have fewer copies than they should on bookies "
+            f"{len(found)} of {len(ledgers)} ledgers have fewer copies than they should on bookies "
             f"that are up, first {found[0].ledger.ledger}: start the bookies that are down, or run "
             "`quire healing run`"
         )
-    note(f"All {compared} ledgers have all copies on bookies that are up.")
+    note(f"All {len(ledgers)} ledgers have all copies on bookies that are up.")

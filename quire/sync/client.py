@@ -170,6 +170,12 @@ class SyncClient:
         """See `Client.ledger_inventory`."""
         return self._portal.call(self._client.ledger_inventory(ledger))
 
+    def whole_ledgers(
+        self, ledgers: Sequence[LedgerId], up: Collection[BookieId] | None = None
+    ) -> set[LedgerId]:
+        """See `Client.whole_ledgers`."""
+        return self._portal.call(self._client.whole_ledgers(ledgers, up))
+
     def recordless_ledgers(self) -> RecordlessLedgers:
         """See `Client.recordless_ledgers`."""
         return self._portal.call(self._client.recordless_ledgers())

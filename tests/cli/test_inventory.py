@@ -145,7 +145,12 @@ def shown_all(monkeypatch: pytest.MonkeyPatch, *options: str) -> Result:
         )
         return compare(metadata, whole if ledger == 7 else ANSWERS)
 
+    async def whole_ledgers(_: Client, ledgers: list[LedgerId], up: object) -> set[LedgerId]:
+        assert (ledgers, up) == ([7, 8, 9], None)
+        return {7}
+
     monkeypatch.setattr(Client, "list_ledgers", listed)
+    monkeypatch.setattr(Client, "whole_ledgers", whole_ledgers)
     monkeypatch.setattr(Client, "ledger_inventory", answer)
     command = ["ledger", "inventory", "--store", "memory:", *options]
     return CliRunner().invoke(main, command)
