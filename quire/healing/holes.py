@@ -128,9 +128,14 @@ class Holes:
             self._turn_began = now
         index = self._survey.index
         some = index.after(self._swept, count)
-        closed = [each for each in some if index.is_closed(each) and each not in self.ledgers]
+        asked = self.ledgers & self._requests.ledgers()  # looked at again when a request ends
+        closed = [each for each in some if index.is_closed(each) and each not in asked]
         verdicts = await self._verdicts(closed, up)
-        self.check(sorted(k for k, v in verdicts.items() if v is Verdict.DIFFERS))
+        for ledger, verdict in sorted(verdicts.items()):
+            if verdict is Verdict.WHOLE:
+                self._has_none(ledger)  # filled, and the end of the request was not seen
+            elif verdict is Verdict.DIFFERS or ledger in self.ledgers:
+                self.check([ledger])
         self._due -= count
         if len(some) == count:
             self._swept = some[-1]

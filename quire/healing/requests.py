@@ -97,6 +97,10 @@ class Requests:
         """Return how many requests a bookie has open."""
         return len(self._by_bookie.get(bookie, Assignments(bookie)).open)
 
+    def ledgers(self) -> set[LedgerId]:
+        """Return the ledgers of open requests."""
+        return {ledger for _, ledger in self._pairs()}
+
     def replicas(self, but: Collection[BookieId]) -> dict[LedgerId, list[Replica]]:
         """Return the places that bookies were asked to take, `but` some bookies."""
         found: dict[LedgerId, list[Replica]] = {}

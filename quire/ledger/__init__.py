@@ -13,9 +13,9 @@ Reading: `reader.py`, `known.py`, `fetch.py`, `read_ahead.py`, `pushed_read.py`;
 `replicate_fragments.py`. All of them ask by `quorum_call.py`.
 Records: the port `records.py`, quire's own in `stored_records.py` with `ids.py`, `new_record.py`,
 and `versioned.py`.
-Around them: `catalog.py`, `inventory.py`, `outlines.py`, `screening.py`, `observed_store.py`, and the way to a
-bookie: `roster.py`, `links.py`, `read_keys.py`, `remote.py`, `run_stream.py` and the port
-`run_link.py` before it, `news_link.py` (subscriptions), `freshness.py` (certificates).
+Around them: `catalog.py`, `inventory.py`, `outlines.py`, `screening.py`, `observed_store.py`, and
+the way to a bookie: `roster.py`, `links.py`, `read_keys.py`, `remote.py`, `run_stream.py` and the
+port `run_link.py` before it, `news_link.py` (subscriptions), `freshness.py` (certificates).
 
 May import: quire.aio, quire.metastore, values. Never: quire.storage, quire.log.
 """

@@ -102,8 +102,12 @@ class EntryFetcher:
         suspects, nearness = self.suspects(ensemble), self.nearness(ensemble)
         bookie = ensemble[cover(replication, turn, suspects, nearness)[0]]
         seconds = self.options.speculative_delay
+        try:
+            link = self.bookies.bookie(bookie)
+        except QuireError:
+            return None  # fetching asks the others
         with timed(self.meter.fetched):
-            return await read_pushed(self.bookies.bookie(bookie), self.sealer, first, last, seconds)
+            return await read_pushed(link, self.sealer, first, last, seconds)
 
     def nearness(self, ensemble: Sequence[BookieId]) -> Nearness:
         """Return how far the bookies of an ensemble are."""

@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from quire.cluster import LocalCluster
 from quire.entry import LedgerId
+from quire.labels import Labels
 from tests.drills.scene import DrillError, Proof, Scene, check, scene
 from tests.drills.small_disk import note_of
 
@@ -41,14 +42,16 @@ space-check-seconds = "500ms"
 
 @asynccontextmanager
 async def healing_scene(
-    bookies: int, program: Sequence[str] = LocalCluster.program
+    bookies: int,
+    program: Sequence[str] = LocalCluster.program,
+    labels: Sequence[Labels] = (),
 ) -> AsyncIterator[Scene]:
     """A cluster whose bookies heal it within seconds."""
     with tempfile.TemporaryDirectory(prefix="quire-drill-") as directory:
         file = Path(directory) / "quire.toml"
         file.write_text(QUICK)
         with patch.dict(os.environ, {"QUIRE_CONFIG": str(file)}):
-            async with scene(bookies, program=program) as here:
+            async with scene(bookies, labels, program=program) as here:
                 await _until(here, lambda found: found["state"] == "idle")
                 yield here
 
@@ -106,6 +109,41 @@ async def _read_all(here: Scene, ledgers: list[LedgerId]) -> None:
         async with await here.client.open_ledger(ledger) as reader:
             found = [each.payload async for each in reader.read(0)]
             check(len(found) == ENTRIES, f"ledger {ledger} has {len(found)} entries")
+
+
+async def spread() -> Proof:
+    """Ledgers that lost a rack are copied within the others, and spread again once it is back."""
+    racks = [Labels(rack=f"r{number % 3}") for number in range(6)]
+    gone = [number for number in range(6) if number % 3 == 2]
+    async with healing_scene(6, labels=racks) as here:
+        await _pause(here)
+        ledgers = await here.closed_ledgers(LEDGERS, ENTRIES)
+        rack = {each.bookie: each.labels.rack for each in here.client.bookies()}
+
+        async def narrow() -> int:
+            found = [await here.client.ledger_info(ledger) for ledger in ledgers]
+            used = [{rack[name] for name in each.fragments[-1].bookies} for each in found]
+            return sum(len(each) < 3 for each in used)
+
+        check(await narrow() == 0, "new ledgers are not in all three racks")
+        lost = [await here.kill(index) for index in gone]
+        await _resume(here)
+        await _until(here, _healed(*lost))
+        narrowed = await narrow()
+        check(narrowed == LEDGERS, f"{narrowed} ledgers of {LEDGERS} are in two racks")
+        for index in gone:
+            await here.cluster.restart(index)
+
+        async def is_spread() -> bool:
+            return await narrow() == 0
+
+        await here.until(is_spread, "every ledger is in three racks again")
+        found = await _until(here, lambda it: it["state"] == "idle" and not it["open"])
+        check(not found["counts"].get("spread"), f"there are moves left: {found['counts']}")
+        await here.whole()
+        await _read_all(here, ledgers)
+        moved = await here.copied()
+        return Proof(f"{narrowed} ledgers in two racks are in three again", moved, COPIED)
 
 
 async def returned() -> Proof:

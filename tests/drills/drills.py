@@ -20,7 +20,7 @@ from quire.ledger.options import LedgerOptions
 from quire.ledgers import Replication
 from quire.metastore import open_store
 from quire.repair.healing import open_healing
-from tests.drills.auditor_drills import away, crowded, paused, returned, silenced, voided
+from tests.drills.auditor_drills import away, crowded, paused, returned, silenced, spread, voided
 from tests.drills.program_drills import looked, probed, upgraded
 from tests.drills.scene import REPLICATION, DrillError, Proof, Scene, check, scene
 from tests.drills.store_drills import deposed, restored
@@ -268,7 +268,7 @@ DRILLS: Final[dict[str, Drill]] = {
     each.__name__: each
     for each in (
         *(lost, stopped, closed, shown, drained, refused, rolled, racks, hosts, regions),
-        *(returned, paused, silenced, away, voided, crowded),
+        *(spread, returned, paused, silenced, away, voided, crowded),
         *(restored, deposed, upgraded, probed, looked),
     )
 }

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -31,7 +31,7 @@ from unittest.mock import patch
 from quire.aio.timing import time_limit
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import NotFoundError, QuireError, RetryError
-from quire.healing import survey
+from quire.healing import holes, survey
 from quire.healing.switch import Go, Pause
 from quire.ledger.inventory import named_by
 from quire.ledger.metadata import LedgerMetadata, Replica
@@ -60,6 +60,9 @@ SHAPES: Final[tuple[tuple[Replication, int], ...]] = (
     (Replication(3, 3, 3), 1),
 )
 GIVEN_UP_SECONDS: Final = 2.0
+SWEEP_TURN_SECONDS: Final = 1.0
+"""So often at most are all ledgers swept in the end: a short run cannot wait for ten minutes."""
+
 BLOWS: Final = ("crash", "power cut", "power cut", "pause", "hung disk", "sync error", "disk full")
 """What a bookie meets that was asked for copies, or has just taken a place."""
 BLOWS_MAX: Final = 8
@@ -397,14 +400,18 @@ class HealingWorkload:
     async def _sweep(self, client: ClientMachine) -> None:
         """Let an auditor find holes that are older than it, by outlines alone."""
         world = self.world
-        with patch.object(survey, "DRIFT_PER_SECOND", 0.0):
+        with (
+            patch.object(survey, "DRIFT_PER_SECOND", 0.0),
+            patch.object(holes, "TURN_SECONDS", SWEEP_TURN_SECONDS),
+        ):
             await audit_alone(world, client, lambda audit: not audit.holes.ledgers)
         await self._settled()
         for _, metadata in sorted(world.metadata_watch.current.items()):
             striped = metadata.replication.ensemble > metadata.replication.write_quorum
             if not striped and len(metadata.fragments) == 1:  # an outline is exact there
                 final = await world.inspect(metadata, [])
-                self._check_healed(final, "H10 a sweep finds every hole")
+                for text, there, wanted in self._copies(final):
+                    require(wanted <= there, "H10 a sweep finds every hole", text)
 
     async def _insist_to_read(self, client: ClientMachine, ledger: LedgerId) -> list[bytes]:
         while True:
@@ -474,16 +481,22 @@ class HealingWorkload:
         ):
             await asyncio.sleep(0.1)
 
-    def _check_healed(
-        self, final: FinalLedger, rule: str = "H10 healing leaves no copy out"
-    ) -> None:
-        lost, damaged = self._lost(), {each.name for each in self.world.budget.damaged}
+    def _check_healed(self, final: FinalLedger) -> None:
+        lost = self._lost()
+        for text, there, named in self._copies(final):
+            require(not named & lost, "H10 healing leaves no lost bookie", text)
+            require(named <= there, "H10 healing leaves no copy out", text)
+
+    def _copies(self, final: FinalLedger) -> Iterator[tuple[str, set[str], set[str]]]:
+        """Yield what to say of each entry, the bookies that have a copy or damage, and those that
+        its ledger names.
+        """
+        damaged = {each.name for each in self.world.budget.damaged}
         for entry in range(final.last_entry + 1):
             named = set(final.metadata.write_set(entry))
             held = set(final.copies.get(entry, {}))
             text = f"entry {entry} of ledger {final.ledger} is on {sorted(held)} of {sorted(named)}"
-            require(not named & lost, "H10 healing leaves no lost bookie", text)
-            require(named <= held | damaged, rule, text)
+            yield text, held | damaged, named
 
 
 def draw_healing_workload(rng: random.Random) -> tuple[Replication, int]:

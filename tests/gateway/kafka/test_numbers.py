@@ -130,7 +130,9 @@ async def test_gateways_that_write_in_turn_take_each_batch_once_and_in_order() -
     with MemoryCluster() as made:
         async with quire.connect(made.store_uri) as client:
             owners = Writers(client)
-            broker: Any = SimpleNamespace(owners=owners, check=lambda *_: None)
+            broker: Any = SimpleNamespace(
+                owners=owners, check=lambda *_: None, charge=lambda *_: None
+            )
             one, other = producing.Producing(), producing.Producing()
 
             async def produce(work: producing.Producing, given_batch: Produced) -> Any:
