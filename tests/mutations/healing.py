@@ -29,8 +29,8 @@ EDITS: Final = (
     Edit(
         "a sweep lists the ledgers of bookies that tell no outlines",
         "quire/healing/holes.py",
-        "if v is Verdict.DIFFERS",
-        "if v >= Verdict.UNTOLD",
+        "elif verdict is Verdict.DIFFERS or",
+        "elif verdict >= Verdict.UNTOLD or",
         HOLES,
     ),
     Edit(

@@ -42,6 +42,8 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (5204, "healed ledger", "a completion that gave a place back to a holder was refused"),
     (7746, "ledger", "a completion that gave a place to a holder was refused"),
     (7183, "healing", "a bookie that came late was taken to be missing since it left"),
+    (226, "log", "a small read asked a bookie that was not registered, again and again"),
+    (103, "healing", "a hole whose request ended unseen stayed in an auditor's list"),
     (11320, "gap", "a log that was closed raised an error, as its list of the deleted was not"),
 )
 """(seed, workload, what it found)."""
