@@ -16,8 +16,6 @@ ZOOKEEPER ?=
 JAR ?= build/tlc/tla2tools.jar
 RUNS ?= 1000
 REQUESTS ?= 20000
-ROUNDS ?= 25
-COUNT ?= 3
 VERSIONS ?=
 PYSPARK ?= 4.0
 PROMTOOL ?=
@@ -181,6 +179,7 @@ mutations: $(VENV)/test.stamp ## make each edit of a list in a copy: a test must
 drills: $(VENV)/test.stamp ## what an operator relies on, on real processes; NAMES="lost drained" for some
 	@$(BIN)/python -m tests.drills $(NAMES)
 
+interop: ROUNDS ?= 25
 interop: $(VENV)/test.stamp ## quire and Apache BookKeeper's Java client on its bookies, ROUNDS=n of failures
 	@$(BIN)/python -m tests.interop --rounds $(ROUNDS) $(if $(VERSIONS),--versions $(VERSIONS))
 
@@ -254,8 +253,9 @@ picture: $(VENV)/browser.stamp ## draw docs/console.png, the picture of the READ
 bench: $(VENV)/core.stamp ## throughput and latency of real processes beside the machine's raw limits
 	@$(BIN)/quire bench
 
-bench-peers: $(VENV)/test.stamp apache ## beside Apache BookKeeper and Kafka, in one run; renews the record and the plot. COUNT=n rounds
-	@$(BIN)/python -m benchmarks.peers --rounds $(COUNT) --json benchmarks/peers/record.json --plot docs/peers.svg
+bench-peers: ROUNDS ?= 3
+bench-peers: $(VENV)/test.stamp apache ## beside Apache BookKeeper and Kafka, in one run; renews the record and the plot. ROUNDS=n
+	@$(BIN)/python -m benchmarks.peers --rounds $(ROUNDS) --json benchmarks/peers/record.json --plot docs/peers.svg
 
 bench-quick: $(VENV)/test.stamp apache ## the same in short rounds; names the ratios that fell since the record
 	@$(BIN)/python -m benchmarks.peers --rounds 2 --seconds 1.5 --against benchmarks/peers/record.json

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import quire
-from benchmarks.followers import LAG_SECONDS_MAX, Log, Round, show
+from benchmarks.followers import LAG_SECONDS_MAX, Log, Round, run, show
 from quire.cluster import LocalCluster
-from quire.errors import QuireError
 
 START_SECONDS_MAX: Final = 120.0
 
@@ -125,12 +124,4 @@ async def main(given: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--followers", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=10.0, help="length of a round")
-    parser.add_argument("--pause", type=float, default=5.0, help="milliseconds after an append")
-    parser.add_argument("--rounds", type=int, default=3)
-    try:
-        asyncio.run(main(parser.parse_args()))
-    except QuireError as error:
-        raise SystemExit(f"error: {error}") from None
+    run(__doc__, 20, main)

@@ -17,7 +17,7 @@ import contextlib
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -132,13 +132,23 @@ async def main(given: argparse.Namespace) -> None:
         print(show(f"{given.followers} followers, {names[together]}", rounds))
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--followers", type=int, default=100)
+def run(about: str, followers: int, work: Callable[[argparse.Namespace], Awaitable[None]]) -> None:
+    """Run a benchmark of followers as a command; `followers` is the default of that option."""
+    parser = argparse.ArgumentParser(description=about.split("\n")[0])
+    parser.add_argument("--followers", type=int, default=followers)
     parser.add_argument("--seconds", type=float, default=10.0, help="length of a round")
     parser.add_argument("--pause", type=float, default=5.0, help="milliseconds after an append")
     parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+
+    async def main() -> None:
+        await work(given)
+
     try:
-        asyncio.run(main(parser.parse_args()))
+        asyncio.run(main())
     except QuireError as error:
         raise SystemExit(f"error: {error}") from None
+
+
+if __name__ == "__main__":
+    run(__doc__, 100, main)

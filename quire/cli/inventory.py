@@ -27,13 +27,12 @@ OUTLINED_AT_ONCE: Final = 1000
 
 
 async def inventories(
-    client: Client, on_progress: Callable[[int, int], None]
+    client: Client, ledgers: Sequence[LedgerId], on_progress: Callable[[int, int], None]
 ) -> AsyncIterator[Inventory]:
-    """Yield the inventories of all ledgers, ascending, without ledgers that are deleted meanwhile.
+    """Yield the inventories of ledgers in their order, without those that are deleted meanwhile.
 
     Raises the store's errors. A bookie that does not answer is part of each inventory.
     """
-    ledgers = await client.list_ledgers()
     for first in range(0, len(ledgers), AT_ONCE):
         async for each in _inventories_of(client, ledgers[first : first + AT_ONCE]):
             yield each
@@ -43,8 +42,8 @@ async def inventories(
 async def doubtful_inventories(
     client: Client,
     ledgers: Sequence[LedgerId],
-    up: Collection[BookieId] | None,
     on_progress: Callable[[int, int], None],
+    up: Collection[BookieId] | None = None,
 ) -> AsyncIterator[Inventory]:
     """Yield the inventories of ledgers that are not whole by their bookies' outlines.
 

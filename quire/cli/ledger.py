@@ -308,17 +308,13 @@ def inventory(settings: Settings, ledger: int | None, every: bool, short: bool) 
 
 async def _inventory_all(settings: Settings, *, only_short: bool) -> None:
     rows: list[tuple[object, ...]] = []
-    compared, short, without = 0, 0, list[LedgerId]()
+    listed, short, without = 0, 0, list[LedgerId]()
     async with settings.connect() as client:
+        ledgers = await client.list_ledgers()
         with progress_of("Comparing ledgers") as on_progress:
-            if only_short:
-                ledgers = await client.list_ledgers()
-                compared = len(ledgers)
-                comparing = doubtful_inventories(client, ledgers, None, on_progress)
-            else:
-                comparing = inventories(client, on_progress)
-            async for found in comparing:
-                compared += 0 if only_short else 1
+            compare = doubtful_inventories if only_short else inventories
+            async for found in compare(client, ledgers, on_progress):
+                listed += 1
                 short += bool(found.shortages)
                 if any(not each.copies for each in found.shortages):
                     without.append(found.ledger.ledger)
@@ -330,6 +326,7 @@ async def _inventory_all(settings: Settings, *, only_short: bool) -> None:
                     rows.append(summary_row(found))
     if not settings.json:
         print_table(SUMMARY, rows, empty="No ledger is short of copies." if only_short else "")
+        compared = len(ledgers) if only_short else listed
         note(f"{short} of {compared} ledgers are short of copies.")
     if without:
         raise IntegrityError(

@@ -34,7 +34,7 @@ async def _roll_check(settings: Settings) -> None:
         up = serving(await gather(client, LOST_SECONDS))
         with progress_of("Comparing ledgers") as on_progress:
             ledgers = await client.list_ledgers()
-            doubtful = doubtful_inventories(client, ledgers, up, on_progress)
+            doubtful = doubtful_inventories(client, ledgers, on_progress, up)
             looks = [thin(each, up) async for each in doubtful]
     found = [each for each in looks if each is not None]
     if settings.json:

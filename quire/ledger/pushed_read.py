@@ -1,8 +1,8 @@
 """Reading a small closed ledger by a subscription: its entries come as news.
 
 A call of its own costs a bookie and a client a millisecond of the processor, however few the bytes.
-Subscriptions share a connection, and their messages are plain frames: thousands of small ledgers
-are read in a third of the time.
+Subscriptions share a connection, and their messages are plain frames: a small ledger costs both
+about half of that (docs/spark.md).
 
 News deny nothing, so nothing is concluded from entries that do not come: the caller reads them.
 """

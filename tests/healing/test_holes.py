@@ -81,6 +81,25 @@ def test_a_sweep_finds_any_entry_that_is_missing(entry: int) -> None:
     virtually(main)
 
 
+@pytest.mark.parametrize("is_filled", [True, False])
+@pytest.mark.usefixtures("no_drift")
+def test_a_sweep_looks_again_at_a_hole_without_a_request(is_filled: bool) -> None:
+    """The end of its request was not seen: the simulator's healing 103."""
+
+    async def main() -> None:
+        async with scene(5, 20) as (made, audit):
+            await made.work(audit, ROUND_SECONDS)
+            if not is_filled:
+                lose_entry(made, 7, 3)
+            audit.holes.ledgers.add(7)
+            await made.work(audit, holes.TURN_SECONDS + 3 * ROUND_SECONDS)
+            assert audit.holes.ledgers == set()
+            assert await made.short() == []
+            assert audit.tally.requests_ended == (0 if is_filled else 1)
+
+    virtually(main)
+
+
 @pytest.mark.usefixtures("no_drift")
 def test_a_sweep_counts_the_entries_of_striped_ledgers() -> None:
     async def main() -> None:

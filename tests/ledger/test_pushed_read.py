@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from quire.errors import BookieUnavailableError
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from tests.ledger.following import count_calls
@@ -109,6 +110,20 @@ def test_a_bookie_out_of_reach_is_passed_over(hook: object, victim: str) -> None
     async def body(cluster: MemoryCluster) -> None:
         reader = await closed(await PlantedLedger.create(cluster, (0, WHERE)), 9)
         cluster.bookies[victim].before = hook  # type: ignore[assignment]
+        assert await ids(reader) == list(range(9))
+
+    scenario(body)
+
+
+@pytest.mark.parametrize("victim", ["b0", "b1", "b2"])
+def test_a_bookie_that_was_never_seen_is_passed_over(victim: str) -> None:
+    """A reader that tried again chose it again: the simulator's log 226."""
+
+    async def body(cluster: MemoryCluster) -> None:
+        reader = await closed(await PlantedLedger.create(cluster, (0, WHERE)), 9)
+        del cluster.roster._last_seen[victim]  # as a roster that began when it was away
+        with pytest.raises(BookieUnavailableError):
+            cluster.roster.bookie(victim)
         assert await ids(reader) == list(range(9))
 
     scenario(body)

@@ -15,7 +15,7 @@ state: every ledger closed, every bookie up again, no fault left.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from quire.entry import BookieId, EntryId, LedgerId
@@ -47,6 +47,18 @@ class FinalLedger:
     def last_entry(self) -> EntryId:
         assert self.metadata.last_entry is not None
         return self.metadata.last_entry
+
+    def places(
+        self, excused: Collection[BookieId]
+    ) -> Iterator[tuple[str, set[BookieId], set[BookieId]]]:
+        """Yield for each entry what to say of it, the bookies with a copy or an excuse, and those
+        of its write set.
+        """
+        for entry in range(self.last_entry + 1):
+            named = set(self.metadata.write_set(entry))
+            held = set(self.copies.get(entry, {}))
+            text = f"entry {entry} of ledger {self.ledger} is on {sorted(held)} of {sorted(named)}"
+            yield text, held | set(excused), named
 
     def owed(self, bookie: BookieId) -> set[EntryId]:
         """Return the entries in whose write set a bookie is."""

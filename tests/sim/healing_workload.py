@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -410,7 +410,7 @@ class HealingWorkload:
             striped = metadata.replication.ensemble > metadata.replication.write_quorum
             if not striped and len(metadata.fragments) == 1:  # an outline is exact there
                 final = await world.inspect(metadata, [])
-                for text, there, wanted in self._copies(final):
+                for text, there, wanted in final.places(self._damaged()):
                     require(wanted <= there, "H10 a sweep finds every hole", text)
 
     async def _insist_to_read(self, client: ClientMachine, ledger: LedgerId) -> list[bytes]:
@@ -483,20 +483,12 @@ class HealingWorkload:
 
     def _check_healed(self, final: FinalLedger) -> None:
         lost = self._lost()
-        for text, there, named in self._copies(final):
+        for text, there, named in final.places(self._damaged()):
             require(not named & lost, "H10 healing leaves no lost bookie", text)
             require(named <= there, "H10 healing leaves no copy out", text)
 
-    def _copies(self, final: FinalLedger) -> Iterator[tuple[str, set[str], set[str]]]:
-        """Yield what to say of each entry, the bookies that have a copy or damage, and those that
-        its ledger names.
-        """
-        damaged = {each.name for each in self.world.budget.damaged}
-        for entry in range(final.last_entry + 1):
-            named = set(final.metadata.write_set(entry))
-            held = set(final.copies.get(entry, {}))
-            text = f"entry {entry} of ledger {final.ledger} is on {sorted(held)} of {sorted(named)}"
-            yield text, held | damaged, named
+    def _damaged(self) -> set[BookieId]:
+        return {each.name for each in self.world.budget.damaged}
 
 
 def draw_healing_workload(rng: random.Random) -> tuple[Replication, int]:
