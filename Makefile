@@ -85,7 +85,7 @@ test: $(VENV)/test.stamp apache ## every test: pure, simulated, real processes, 
 apache: $(VENV)/test.stamp
 	-@$(BIN)/python -m tests.interop.jars
 
-quick: $(VENV)/test.stamp ## pure tests, contracts in memory, structure, 100 seeds: 80 seconds
+quick: $(VENV)/test.stamp ## pure tests, contracts in memory, structure, 100 seeds: a minute and a half
 	@$(BIN)/python -m pytest -n 2 --dist loadfile $(QUICK)
 	@$(BIN)/python -m tests.sim --seeds 100 --jobs 2
 
