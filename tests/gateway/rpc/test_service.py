@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from quire.gateway.limits import GatewayLimits
 from quire.gateway.metered import AnsweredCall
 from quire.gateway.rpc import appending, caller, port, status_pb2
 from quire.gateway.rpc import logs_pb2 as pb
+from quire.gateway.rpc.logs_pb2_grpc import LogsStub
 from quire.gateway.rpc.port import RpcPort
 from quire.gateway.tokens import Token
 from quire.rights.calls import LOGS
@@ -152,17 +153,20 @@ async def test_the_owner_writes_and_another_gateway_names_it(cluster: MemoryClus
 async def test_an_ending_gateway_answers_what_is_under_way_and_ends_streams(
     cluster: MemoryCluster,
 ) -> None:
-    async with serving(cluster) as one:
-        await one.append(request(b"a"))
-        following = one.logs.Read(pb.ReadRequest(log=LOG, follow=True))
-        await following.read()
-        stream = one.logs.Append()
-        await stream.write(request(b"b"))
-        assert (await stream.read()).first_offset == 1
-        assert [each.payload for each in (await following.read()).records] == [b"b"]
-        ends = [asyncio.ensure_future(refusal(each.read())) for each in (following, stream)]
-    for error in await asyncio.gather(*ends):
-        assert (error.code(), fact(error)) == (StatusCode.UNAVAILABLE, "not_ready")
+    # A client whose channel outlasts the gateway: the end of `serving` closes its own channel.
+    async with AsyncExitStack() as lasting:
+        async with serving(cluster) as one:
+            await one.append(request(b"a"))
+            logs: Any = LogsStub(await lasting.enter_async_context(plain(one.address)))
+            following = logs.Read(pb.ReadRequest(log=LOG, follow=True))
+            await following.read()
+            stream = logs.Append()
+            await stream.write(request(b"b"))
+            assert (await stream.read()).first_offset == 1
+            assert [each.payload for each in (await following.read()).records] == [b"b"]
+            ends = [asyncio.ensure_future(refusal(each.read())) for each in (following, stream)]
+        for error in await asyncio.gather(*ends):
+            assert (error.code(), fact(error)) == (StatusCode.UNAVAILABLE, "not_ready")
 
 
 async def test_calls_about_logs_and_cursors(cluster: MemoryCluster) -> None:
