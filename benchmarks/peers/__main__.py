@@ -32,25 +32,26 @@ from benchmarks.peers import report
 from benchmarks.peers.bookkeeper import BookKeeper
 from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.machine import memory, spent
-from benchmarks.peers.own import Ledgers, Logs
+from benchmarks.peers.own import Gateway, Ledgers, Logs
 from benchmarks.peers.peer import Peer, Took
 from benchmarks.peers.workloads import WORKLOADS, Workload
 from quire.errors import QuireError
 from tests.interop.jars import JarsMissingError
 from tests.interop.servers import JavaError
 
-WARM_UP: Final = {
-    "ledger": Workload("ledger", 1024, 1_000),
-    "log": Workload("log", 1024, 1_000),
-}
 WARM_UP_SECONDS: Final = 10.0
+
+
+def warm_up(peer: Peer) -> Workload:
+    """Return the workload that a peer's readings read back."""
+    return Workload(peer.kinds[0], 1024, 1_000)
 
 
 def peers_of(words: Sequence[str], place: Path) -> list[Peer]:
     """Return the peers of some families of names."""
     made: list[Peer] = []
     if "quire" in words:
-        made += [Ledgers(place / "ledgers"), Logs(place / "logs")]
+        made += [Ledgers(place / "ledgers"), Logs(place / "logs"), Gateway(place / "gateway")]
     if "BookKeeper" in words:
         made += [BookKeeper(place / f"bk-{each}", each) for each in ("default", "tuned")]
     if "Kafka" in words:
@@ -68,7 +69,7 @@ async def measure(peer: Peer, workload: Workload, number: int, seconds: float) -
     return report.Run(
         round=number,
         peer=peer.name,
-        kind=peer.kind,
+        kind=workload.kind,
         workload=workload.name,
         per_second=took.entries / took.seconds,
         p50_ms=took.p50_ms,
@@ -90,7 +91,7 @@ async def compare(
     with Progress(
         *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
     ) as progress:
-        steps = sum(w.kind == p.kind for w in workloads for p in peers) * given.rounds
+        steps = sum(w.kind in p.kinds for w in workloads for p in peers) * given.rounds
         task = progress.add_task("starting", total=steps + 2 * len(peers))
         async with AsyncExitStack() as stack:
             for peer in peers:
@@ -101,10 +102,10 @@ async def compare(
             gc.set_threshold(10_000, 20, 20)
             for peer in peers:
                 progress.update(task, description=f"warming up {peer.name}", advance=1)
-                await peer.run(WARM_UP[peer.kind], min(WARM_UP_SECONDS, 3 * given.seconds))
+                await peer.run(warm_up(peer), min(WARM_UP_SECONDS, 3 * given.seconds))
             for number in range(given.rounds):
                 for workload in workloads:
-                    turns = [peer for peer in peers if peer.kind == workload.kind]
+                    turns = [peer for peer in peers if workload.kind in peer.kinds]
                     random.shuffle(turns)
                     for peer in turns:
                         what = f"round {number + 1}: {peer.name}, {workload.name}"
@@ -149,7 +150,9 @@ def main() -> None:
         )
     try:
         with tempfile.TemporaryDirectory(prefix="quire-peers-") as place:
-            found = asyncio.run(compare(peers_of(words, Path(place)), workloads, given))
+            kinds = {workload.kind for workload in workloads}
+            peers = [each for each in peers_of(words, Path(place)) if kinds & {*each.kinds}]
+            found = asyncio.run(compare(peers, workloads, given))
         results = report.Results(found)
         print(report.tables(results, workloads))
         if given.json:

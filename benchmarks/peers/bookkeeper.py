@@ -35,7 +35,7 @@ READ_FROM: Final = (1024, 1_000)
 class BookKeeper:
     """Three bookies, a ZooKeeper and a JVM with the client."""
 
-    kind: Kind = "ledger"
+    kinds: Sequence[Kind] = ("ledger",)
 
     def __init__(self, directory: Path, setting: str) -> None:
         self.name = f"BookKeeper {setting}"

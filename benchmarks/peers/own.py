@@ -1,9 +1,12 @@
-"""quire's ledgers and quire's logs, on bookies of their own."""
+"""quire's ledgers, logs and gateway, on bookies of their own."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import quire
+from benchmarks.peers.kafka_client import KafkaClient
 from benchmarks.peers.peer import Took
 from benchmarks.peers.workloads import Kind, Workload
 from quire.bench import appends
@@ -24,7 +28,7 @@ READ_FROM: Final = (1024, 1_000)
 
 
 class Own:
-    """A cluster of three bookies and a client. `Ledgers` and `Logs` run workloads on it."""
+    """A cluster of three bookies and a client; each subclass runs workloads on it."""
 
     name = "quire"
 
@@ -49,7 +53,7 @@ class Own:
 class Ledgers(Own):
     """Ledgers 3/3/2."""
 
-    kind: Kind = "ledger"
+    kinds: Sequence[Kind] = ("ledger",)
     _last: int | None = None
 
     async def run(self, workload: Workload, seconds: float) -> Took:
@@ -83,7 +87,7 @@ class Ledgers(Own):
 class Logs(Own):
     """A log a workload, with the default options of its copies."""
 
-    kind: Kind = "log"
+    kinds: Sequence[Kind] = ("log",)
     _last: str | None = None
     _count = 0
 
@@ -134,3 +138,54 @@ class Logs(Own):
         async for _ in self.client.read_log(self._last):
             count += 1
         return Took(count, time.perf_counter() - begun, time.process_time() - work, 0, 0)
+
+
+class Gateway(Own):
+    """A gateway, for Kafka's own Java client."""
+
+    kinds: Sequence[Kind] = ("Kafka's client",)
+
+    def __init__(self, directory: Path) -> None:
+        """`directory` is for bookies and for what gateway and client say."""
+        super().__init__(directory)
+        self._directory = directory
+        self._process: subprocess.Popen[str] | None = None
+        self._java: KafkaClient | None = None
+
+    async def start(self) -> None:
+        """Start bookies, the gateway and the client."""
+        await super().start()
+        await asyncio.to_thread(self._serve)
+
+    def _serve(self) -> None:
+        command = [sys.executable, "-m", "quire", "gateway", "serve", "--json"]
+        ports = ["--listen", "127.0.0.1:0", "--kafka", "127.0.0.1:0"]
+        with (self._directory / "gateway.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [*command, *ports, "--store", self._cluster.store_uri],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self._process.stdout is not None
+        address = json.loads(self._process.stdout.readline())["kafka"]
+        self._java = KafkaClient([address], self._directory / "client.log")
+
+    async def run(self, workload: Workload, seconds: float) -> Took:
+        """Append to a new log, or read one back."""
+        assert self._java is not None, "start comes first"
+        return await self._java.run(workload, seconds)
+
+    def servers(self) -> Sequence[int]:
+        """Return the pids of the bookies and of the gateway."""
+        assert self._process is not None, "start comes first"
+        return [*super().servers(), self._process.pid]
+
+    async def stop(self) -> None:
+        """End client, gateway and bookies."""
+        if self._java is not None:
+            self._java.end()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        await super().stop()

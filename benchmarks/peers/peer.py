@@ -28,8 +28,8 @@ class Peer(Protocol):
         """Short, for the head of a column."""
 
     @property
-    def kind(self) -> Kind:
-        """Ledgers or logs."""
+    def kinds(self) -> Sequence[Kind]:
+        """Kinds of the workloads that it runs."""
 
     async def start(self) -> None:
         """Start servers and client."""

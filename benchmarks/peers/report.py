@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.workloads import Kind, Workload
+from benchmarks.peers.workloads import KINDS, Kind, Workload
 
 OWN: Final = "quire"
 BAR: Final = 14
@@ -67,11 +67,10 @@ class Results:
 
 
 def tables(results: Results, workloads: Iterable[Workload]) -> str:
-    """Return the tables of both kinds, in Markdown."""
+    """Return a table of each kind, in Markdown."""
     lines: list[str] = []
     wanted = list(workloads)
-    kinds: tuple[Kind, ...] = ("ledger", "log")
-    for kind in kinds:
+    for kind in KINDS:
         peers = results.peers(kind)
         if OWN not in peers:
             continue
@@ -146,8 +145,7 @@ def read_record(path: Path) -> Results:
 def fallen(results: Results, earlier: Results, share: float = 0.8) -> list[str]:
     """Return a line for each ratio that is below a share of its earlier value."""
     lines = []
-    kinds: tuple[Kind, ...] = ("ledger", "log")
-    for kind in kinds:
+    for kind in KINDS:
         for peer in results.peers(kind):
             for workload in dict.fromkeys(r.workload for r in results.runs if r.kind == kind):
                 then, now = earlier.ratios(peer, workload), results.ratios(peer, workload)

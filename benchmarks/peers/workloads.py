@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
-Kind = Literal["ledger", "log"]
+Kind = Literal["ledger", "log", "Kafka's client"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+"""A ledger, a log through each system's own client, and a log through Kafka's client everywhere."""
 
 
 class Workload(NamedTuple):
@@ -44,5 +46,10 @@ WORKLOADS: Final = (
     Workload("log", 1024, 20_000),
     Workload("log", 100, 20_000),
     Workload("log", 1024, 0),
+    Workload("Kafka's client", 1024, 1),
+    Workload("Kafka's client", 1024, 1_000),
+    Workload("Kafka's client", 1024, 20_000),
+    Workload("Kafka's client", 100, 20_000),
+    Workload("Kafka's client", 1024, 0),
 )
 """Ledgers have three copies on three servers, and an ack waits for two; logs likewise."""

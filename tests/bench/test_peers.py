@@ -77,14 +77,15 @@ def test_processes_are_measured() -> None:
     assert memory([os.getpid()]) > 10_000_000
 
 
-def test_a_short_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workload", [ALONE.name, "Kafka's client: 1 KiB, one at a time"])
+def test_a_short_run(workload: str, tmp_path: Path) -> None:
     record = tmp_path / "runs.json"
-    words = ("--peers", "quire", "--rounds", "1", "--seconds", "0.2", "--only", ALONE.name)
+    words = ("--peers", "quire", "--rounds", "1", "--seconds", "0.2", "--only", workload)
     command = [sys.executable, "-m", "benchmarks.peers", *words, "--json", str(record)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (run,) = json.loads(record.read_text())["runs"]
-    assert run["workload"] == ALONE.name
+    assert run["workload"] == workload
     assert run["per_second"] > 0
     assert run["servers_us"] > 0
 
