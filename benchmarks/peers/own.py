@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -22,6 +19,7 @@ from quire.bench import appends
 from quire.cluster import LocalCluster
 from quire.ledger.quorum import Replication
 from quire.log.records.position import Appended
+from tests.gateway.process import GatewayProcess
 
 BOOKIES: Final = 3
 READ_FROM: Final = (1024, 1_000)
@@ -149,7 +147,7 @@ class Gateway(Own):
         """`directory` is for bookies and for what gateway and client say."""
         super().__init__(directory)
         self._directory = directory
-        self._process: subprocess.Popen[str] | None = None
+        self._gateway: GatewayProcess | None = None
         self._java: KafkaClient | None = None
 
     async def start(self) -> None:
@@ -158,18 +156,9 @@ class Gateway(Own):
         await asyncio.to_thread(self._serve)
 
     def _serve(self) -> None:
-        command = [sys.executable, "-m", "quire", "gateway", "serve", "--json"]
-        ports = ["--listen", "127.0.0.1:0", "--kafka", "127.0.0.1:0"]
-        with (self._directory / "gateway.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [*command, *ports, "--store", self._cluster.store_uri],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self._process.stdout is not None
-        address = json.loads(self._process.stdout.readline())["kafka"]
-        self._java = KafkaClient([address], self._directory / "client.log")
+        self._gateway = GatewayProcess(self._cluster.store_uri, self._directory / "gateway.log")
+        kafka = self._gateway.start().kafka
+        self._java = KafkaClient([kafka], self._directory / "client.log")
 
     async def run(self, workload: Workload, seconds: float) -> Took:
         """Append to a new log, or read one back."""
@@ -178,14 +167,13 @@ class Gateway(Own):
 
     def servers(self) -> Sequence[int]:
         """Return the pids of the bookies and of the gateway."""
-        assert self._process is not None, "start comes first"
-        return [*super().servers(), self._process.pid]
+        assert self._gateway is not None, "start comes first"
+        return [*super().servers(), self._gateway.pid]
 
     async def stop(self) -> None:
         """End client, gateway and bookies."""
         if self._java is not None:
             self._java.end()
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        if self._gateway is not None:
+            await asyncio.to_thread(self._gateway.end)
         await super().stop()
