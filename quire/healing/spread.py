@@ -5,11 +5,11 @@ bookies got other labels. Its copies are whole and its bookies are there, so not
 move must raise the ledger's measure (quire/ledger/spreading.py), so moves end.
 
 It goes last, and fights no other reason: a ledger that names a bookie which is missing, or leaves,
-waits, as does one with holes or with an open request. The auditor
-lets moves begin only when no ledger waits for another reason, and when the bookies and their labels
-have been the same for the whole delay. A bookie has few such requests at a time, so a loss finds
-room. A bookie may refuse a move, to keep what acks count; it is not asked again until the ledger's
-bookies or the offer of bookies change, or for an hour.
+waits, as does one with holes or with an open request. The auditor lets moves begin only when no
+ledger waits for another reason, and when the bookies and their labels have been the same for the
+whole delay. A bookie has few such requests at a time, so a loss finds room; the next ones follow as
+soon as some end. A bookie may refuse a move, to keep what acks count; it is not asked again until
+the ledger's bookies or the offer of bookies change, or for an hour.
 
 Not here: which ledgers may be narrow (domains.py).
 """
@@ -40,6 +40,9 @@ LOOKED_AT_MAX: Final = 128
 
 REQUESTS_MAX: Final = 8
 """Requests that a bookie has open at most when it is asked for the sake of spread."""
+
+BLOCKED_MAX: Final = 16
+"""Ledgers that one round looks at although the bookie that they want has as many."""
 
 AGAIN_SECONDS: Final = 3600.0
 """After which everything is decided on anew: a request may have been taken back."""
@@ -108,10 +111,10 @@ class SpreadMoves:
         self._best.difference_update(changed)
         self._best &= narrow
         self._asked = {each: was for each, was in self._asked.items() if each in narrow}
-        if not self._queue and self.ledgers:
-            short = self._domains.ledgers
-            left = narrow - self._best
-            self._queue.extend(sorted(left, key=lambda each: (each not in short, each)))
+        new = sorted(narrow.difference(self._best, self._queue))
+        short = self._domains.ledgers
+        self._queue.extendleft(each for each in reversed(new) if each in short)
+        self._queue.extend(each for each in new if each not in short)
 
     async def ask(
         self,
@@ -132,15 +135,22 @@ class SpreadMoves:
         Raises the store's errors.
         """
         plan, under_way = Plan(), self._requests.replicas(but=())
+        blocked: list[LedgerId] = []
         for ledger in list(islice(self._queue, LOOKED_AT_MAX)):
+            is_full = may_move and not any(self._is_free(each.bookie, plan) for each in offered)
+            if is_full or len(blocked) == BLOCKED_MAX:
+                break
             self._queue.popleft()
             row = self._survey.index.row(ledger)
             if row is None or ledger not in self._domains.narrow or not row.bookies <= there.keys():
                 continue
             if not self._moves(row, offered, there):
                 self._best.add(ledger)
-            elif may_move and ledger not in waits and ledger not in under_way:
-                await self._ask(plan, ledger, offered, there)
+            elif not may_move or ledger in waits or ledger in under_way:
+                continue
+            elif not await self._ask(plan, ledger, offered, there):
+                blocked.append(ledger)
+        self._queue.extend(blocked)
         await self._requests.add(plan)
 
     async def _ask(
@@ -149,19 +159,22 @@ class SpreadMoves:
         ledger: LedgerId,
         offered: Sequence[Candidate],
         there: Mapping[BookieId, Labels],
-    ) -> None:
-        """Decide again on the newest record."""
+    ) -> bool:
+        """Decide again on the newest record. Tell whether no busy bookie was in the way."""
         found, row = await self._survey.read(ledger), self._survey.index.row(ledger)
         if found is None or row is None or not row.bookies <= there.keys():
-            return
+            return True
         if self._asked.get(ledger) == found.metadata.fragments:
             self._best.add(ledger)
-            return
+            return True
         moves = self._moves(row, offered, there)
-        if moves and all(self._is_free(each.new, plan) for each in moves):
+        if not all(self._is_free(each.new, plan) for each in moves):
+            return False
+        if moves:
             self._asked[ledger] = found.metadata.fragments
-            for each in moves:
-                plan.ask(each.new, Assignment(ledger, (each,)))
+        for each in moves:
+            plan.ask(each.new, Assignment(ledger, (each,)))
+        return True
 
     def _is_free(self, bookie: BookieId, plan: Plan) -> bool:
         return self._requests.room(bookie, plan.wanted) > 0 and (

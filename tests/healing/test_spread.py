@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from unittest.mock import patch
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from quire.bookie import BookieAddress
 from quire.entry import BookieId
 from quire.healing import spread
-from quire.healing.audit import Audit
+from quire.healing.audit import ROUND_SECONDS, Audit
 from quire.healing.facts import gather_facts
 from quire.healing.reasons import AskedFor, asked_for
 from quire.healing.spread import REQUESTS_MAX, Settling
@@ -87,6 +87,18 @@ async def spreads(made: Scene) -> list[int]:
                 for each in metadata.fragments
             ]
     return found
+
+
+@contextmanager
+def full(audit: Audit, *bookies: BookieId) -> Iterator[None]:
+    """Have no room for requests to some bookies in the block."""
+    room = audit.requests.room
+
+    def left(bookie: BookieId, wanted: Mapping[BookieId, Sequence[Assignment]]) -> int:
+        return 0 if bookie in bookies else room(bookie, wanted)
+
+    with patch.object(audit.requests, "room", left):
+        yield
 
 
 async def count(made: Scene, kind: Count = Count.SPREAD) -> int:
@@ -218,6 +230,46 @@ def test_a_bookie_has_few_such_requests_at_a_time() -> None:
             await bring_back(made)
             await made.until(audit, nothing_to_spread)
             assert 0 < made.seen <= REQUESTS_MAX
+
+    virtually(main)
+
+
+def test_the_next_requests_follow_as_soon_as_some_end() -> None:
+    """Not at the next whole look, ten seconds later: the simulator's healing 1283."""
+
+    async def main() -> None:
+        async with racks() as (made, audit):
+            await lose_a_rack(made, audit)
+            await bring_back(made)
+            await made.until(audit, lambda summary: summary.count(Count.SPREAD) == LEDGERS)
+            rounds = audit.tally.rounds
+            with patch.object(spread, "REQUESTS_MAX", 1):
+                await made.until(audit, nothing_to_spread)
+            settling = DELAY / ROUND_SECONDS
+            assert audit.tally.rounds - rounds <= settling + 3
+            assert await spreads(made) == [3] * LEDGERS
+
+    virtually(main)
+
+
+def test_a_bookie_that_takes_no_requests_stops_no_others() -> None:
+    async def main() -> None:
+        async with racks() as (made, audit):
+            await lose_a_rack(made, audit)
+            await bring_back(made)
+            await made.work(audit, 15.0)  # writers see it
+            writers = [await made.cluster.catalog.create() for _ in range(LEDGERS)]
+            with full(audit, *LOST):
+                await relabel(made, "b0", Labels(rack="r2", host="b0"))
+                await made.work(audit, 2 * DELAY)
+                for writer in writers:
+                    await writer.append(b"entry")
+                    await writer.close()
+                await made.work(audit, 2 * DELAY)
+                found = await spreads(made)
+                assert found == [2] * LEDGERS + [3] * LEDGERS
+            await made.until(audit, nothing_to_spread)
+            assert await spreads(made) == [3] * 2 * LEDGERS
 
     virtually(main)
 
