@@ -45,6 +45,8 @@ class AuditWatch:
         self._world = world
         self._left: dict[BookieId, list[float]] = {}
         """When a bookie left, each time. All are missing from the beginning until they come."""
+        self._registered: dict[BookieId, list[tuple[float, bool]]] = {}
+        """Each registration of a bookie, and each end of one, with its time."""
         self._changed_at: dict[BookieId, float] = {}
         self._drained: set[BookieId] = set()
         self._records: dict[LedgerId, float] = {}
@@ -62,6 +64,7 @@ class AuditWatch:
         if root in {BOOKIES, STANDINGS}:
             self._changed_at[name] = now
         if root == BOOKIES:
+            self._registered.setdefault(name, []).append((now, value is not None))
             left = self._left.setdefault(name, [0.0])
             if value is None:
                 left.append(now)
@@ -77,6 +80,11 @@ class AuditWatch:
             for each in known
             if tree.version(bookie_path(each)) is not None and self._changed_at[each] < before
         }
+
+    def _was_there(self, bookie: BookieId, at: float) -> bool:
+        """Whether a bookie was registered at a time."""
+        before = [state for since, state in self._registered.get(bookie, ()) if since < at]
+        return bool(before) and before[-1]
 
     def states(self, began: float) -> dict[BookieId, Labels | None]:
         """Return where each bookie is that has not changed since a time; None: not registered."""
@@ -147,7 +155,10 @@ class AuditWatch:
             "H4 mass loss starts no move",
             f"{text}; {sorted(counted)} are missing",
         )
-        there = self.there_since(looked) - self._drained
+        # The auditor may have asked for spread: of a bookie that left after the look, or that is
+        # lost but for its registration.
+        bookies = {each.name for each in (*self._world.bookies, *self._world.retired)}
+        there = {each for each in bookies if self._was_there(each, looked)} - self._drained
         places = [(each.ledger, place) for each in wanted for place in each.replicas]
         for ledger, place in places:
             if place.old in there:

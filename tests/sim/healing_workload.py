@@ -26,12 +26,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Final
-from unittest.mock import patch
 
 from quire.aio.timing import time_limit
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import NotFoundError, QuireError, RetryError
-from quire.healing import holes, survey
 from quire.healing.switch import Go, Pause
 from quire.ledger.inventory import named_by
 from quire.ledger.metadata import LedgerMetadata, Replica
@@ -41,7 +39,7 @@ from quire.ledger.writer import LedgerWriter
 from quire.metastore.layout import MOVES, bookie_path
 from quire.repair.assignments import Assignment
 from quire.repair.healing import Healing
-from tests.sim.auditors import REQUEST_SECONDS, Auditing, ask, audit_alone
+from tests.sim.auditors import REQUEST_SECONDS, Auditing, ask
 from tests.sim.checkers import FinalLedger, check_ledger
 from tests.sim.clients import ClientMachine, join
 from tests.sim.history import Append, End, Outcome, require
@@ -49,6 +47,7 @@ from tests.sim.lights_out import lights_out
 from tests.sim.machines import BookieMachine
 from tests.sim.place_watch import PlaceWatch
 from tests.sim.spreading import Spreading
+from tests.sim.sweeping import sweep
 from tests.sim.wishes import drain, send_away, take_drains_back, wish
 from tests.sim.world import SimWorld
 
@@ -60,7 +59,6 @@ SHAPES: Final[tuple[tuple[Replication, int], ...]] = (
     (Replication(3, 3, 3), 1),
 )
 GIVEN_UP_SECONDS: Final = 2.0
-SWEEP_TURN_SECONDS: Final = 1.0
 """So often at most are all ledgers swept in the end: a short run cannot wait for ten minutes."""
 
 BLOWS: Final = ("crash", "power cut", "power cut", "pause", "hung disk", "sync error", "disk full")
@@ -379,14 +377,14 @@ class HealingWorkload:
                 await client.insist(partial(client.catalog.open, ledger))
             if self.sweeps:
                 await self._heal_all(client, finds_holes=False)
-                await self._sweep(client)
+                await sweep(self, client)
             await self._heal_all(client)
             await self._take_turns(client)
             await self._put_lights_out(client)
-            await self._settled()
+            await self.settled()
             if self.spreads:
                 await self.spreads.end(client)
-                await self._settled()
+                await self.settled()
             for ledger in sorted(world.metadata_watch.current):
                 payloads[ledger] = await self._insist_to_read(client, ledger)
 
@@ -396,22 +394,6 @@ class HealingWorkload:
             final = await world.inspect(metadata, payloads[ledger])
             check_ledger(final, world.ledgers)
             self._check_healed(final)
-
-    async def _sweep(self, client: ClientMachine) -> None:
-        """Let an auditor find holes that are older than it, by outlines alone."""
-        world = self.world
-        with (
-            patch.object(survey, "DRIFT_PER_SECOND", 0.0),
-            patch.object(holes, "TURN_SECONDS", SWEEP_TURN_SECONDS),
-        ):
-            await audit_alone(world, client, lambda audit: not audit.holes.ledgers)
-        await self._settled()
-        for _, metadata in sorted(world.metadata_watch.current.items()):
-            striped = metadata.replication.ensemble > metadata.replication.write_quorum
-            if not striped and len(metadata.fragments) == 1:  # an outline is exact there
-                final = await world.inspect(metadata, [])
-                for text, there, wanted in final.places(self._damaged()):
-                    require(wanted <= there, "H10 a sweep finds every hole", text)
 
     async def _insist_to_read(self, client: ClientMachine, ledger: LedgerId) -> list[bytes]:
         while True:
@@ -470,7 +452,7 @@ class HealingWorkload:
         await healing.carry_out(plan, patience=1.0)
         return False
 
-    async def _settled(self) -> None:
+    async def settled(self) -> None:
         """Wait until no bookie is in limbo for a ledger that names it."""
         current = self.world.metadata_watch.current
         while any(  # noqa: ASYNC110
@@ -483,11 +465,11 @@ class HealingWorkload:
 
     def _check_healed(self, final: FinalLedger) -> None:
         lost = self._lost()
-        for text, there, named in final.places(self._damaged()):
+        for text, there, named in final.places(self.damaged()):
             require(not named & lost, "H10 healing leaves no lost bookie", text)
             require(named <= there, "H10 healing leaves no copy out", text)
 
-    def _damaged(self) -> set[BookieId]:
+    def damaged(self) -> set[BookieId]:
         return {each.name for each in self.world.budget.damaged}
 
 
