@@ -111,6 +111,18 @@ async def audit_alone(
             return
 
 
+async def settled(world: SimWorld) -> None:
+    """Wait until no bookie is in limbo for a ledger that names it."""
+    current = world.metadata_watch.current
+    while any(  # noqa: ASYNC110
+        machine.node is None or machine.node.doubts(ledger)
+        for ledger, metadata in current.items()
+        for machine in world.bookies
+        if machine.name in named_by(metadata)
+    ):
+        await asyncio.sleep(0.1)
+
+
 def _taken(bookie: BookieId, ledger: LedgerId) -> None:
     return None
 

@@ -39,7 +39,7 @@ from quire.ledger.writer import LedgerWriter
 from quire.metastore.layout import MOVES, bookie_path
 from quire.repair.assignments import Assignment
 from quire.repair.healing import Healing
-from tests.sim.auditors import REQUEST_SECONDS, Auditing, ask
+from tests.sim.auditors import REQUEST_SECONDS, Auditing, ask, settled
 from tests.sim.checkers import FinalLedger, check_ledger
 from tests.sim.clients import ClientMachine, join
 from tests.sim.history import Append, End, Outcome, require
@@ -381,10 +381,10 @@ class HealingWorkload:
             await self._heal_all(client)
             await self._take_turns(client)
             await self._put_lights_out(client)
-            await self.settled()
+            await settled(self.world)
             if self.spreads:
                 await self.spreads.end(client)
-                await self.settled()
+                await settled(self.world)
             for ledger in sorted(world.metadata_watch.current):
                 payloads[ledger] = await self._insist_to_read(client, ledger)
 
@@ -451,17 +451,6 @@ class HealingWorkload:
         self.world.say(client.name, f"plans {plan}")
         await healing.carry_out(plan, patience=1.0)
         return False
-
-    async def settled(self) -> None:
-        """Wait until no bookie is in limbo for a ledger that names it."""
-        current = self.world.metadata_watch.current
-        while any(  # noqa: ASYNC110
-            machine.node is None or machine.node.doubts(ledger)
-            for ledger, metadata in current.items()
-            for machine in self.world.bookies
-            if any(machine.name in each.bookies for each in metadata.fragments)
-        ):
-            await asyncio.sleep(0.1)
 
     def _check_healed(self, final: FinalLedger) -> None:
         lost = self._lost()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
 from quire.healing import holes, survey
-from tests.sim.auditors import audit_alone
+from tests.sim.auditors import audit_alone, settled
 from tests.sim.clients import ClientMachine
 from tests.sim.history import require
 
@@ -30,7 +30,7 @@ async def sweep(work: HealingWorkload, client: ClientMachine) -> None:
             await audit_alone(world, client, lambda audit: not audit.holes.ledgers)
             # A bookie whose registration ended meanwhile was asked for nothing.
             is_seen = bookies <= work.auditing.watch.there_since(began)
-    await work.settled()
+    await settled(world)
     for _, metadata in sorted(world.metadata_watch.current.items()):
         striped = metadata.replication.ensemble > metadata.replication.write_quorum
         if not striped and len(metadata.fragments) == 1:  # an outline is exact there
