@@ -10,7 +10,11 @@ SEEDS  ?= 2000
 SEED   ?=
 JOBS   ?= 2
 MINUTES ?= 5
+WORKERS ?= 3
 IMAGES ?= 50000
+# Files in the order of FIRST in tests/conftest.py: else xdist begins with the files of many tests, and
+# the long tests, which stand alone in their files, come last.
+FILES  := --dist loadfile --no-loadscope-reorder
 QUICK  := -m 'not slow and not java and not spark and not root'
 ZOOKEEPER ?=
 JAR ?= build/tlc/tla2tools.jar
@@ -78,15 +82,15 @@ install: $(VENV)/core.stamp ## install quire into .venv; then: . .venv/bin/activ
 demo: $(VENV)/core.stamp ## six bookies, three dice players, a leader killed: the main job in a minute (TLS=1)
 	@$(BIN)/python -m tutorial.demo $(if $(TLS),--tls)
 
-test: $(VENV)/test.stamp apache ## every test: pure, simulated, real processes, real ZooKeeper, real Spark
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --durations=20
+test: $(VENV)/test.stamp apache ## every test: pure, simulated, real processes, real ZooKeeper, real Spark; WORKERS=n
+	@$(BIN)/python -m pytest -n $(WORKERS) $(FILES) --durations=20
 
 # Jars from Maven Central, once. Without them the tests that need them fail, and say why.
 apache: $(VENV)/test.stamp
 	-@$(BIN)/python -m tests.interop.jars
 
 quick: $(VENV)/test.stamp ## pure tests, contracts in memory, structure, 100 seeds: a minute and a half
-	@$(BIN)/python -m pytest -n 2 --dist loadfile $(QUICK)
+	@$(BIN)/python -m pytest -n 2 $(FILES) $(QUICK)
 	@$(BIN)/python -m tests.sim --seeds 100 --jobs 2
 
 # --- what a maintainer runs --------------------------------------------------------------------------
@@ -104,7 +108,7 @@ structure: $(VENV)/test.stamp ## who may import whom, sizes, banned names
 	@$(BIN)/python -m pytest tests/test_structure.py
 
 coverage: $(VENV)/test.stamp ## the quick tests with coverage of each module; html in build/coverage
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --cov=quire --cov-report=term:skip-covered --cov-report=html:build/coverage $(QUICK)
+	@$(BIN)/python -m pytest -n 2 $(FILES) --cov=quire --cov-report=term:skip-covered --cov-report=html:build/coverage $(QUICK)
 
 docs: $(VENV)/test.stamp $(VENV)/docs.stamp ## build the site into build/site; a broken link or a name without docstring fails
 	@$(BIN)/python -m pytest tests/docs/test_links.py tests/docs/test_site.py tests/docs/test_docstrings.py
