@@ -16,6 +16,7 @@ ROWS_MAX = 100 + 40
 """A page of 100 rows, with heads, groups and smaller tables beside."""
 
 
+@pytest.mark.slow
 async def test_a_page_of_a_large_cluster_is_small() -> None:
     async with large_console(ledgers=2_000) as shown:
         for cost in await costs(shown):
@@ -39,6 +40,7 @@ async def store_requests(shown: Shown, page: str) -> int:
     return len(read)
 
 
+@pytest.mark.slow
 async def test_a_page_reads_as_much_of_a_large_cluster_as_of_a_small_one() -> None:
     async with large_console(ledgers=200, logs=10, bookies=3) as shown:
         small = {page: await store_requests(shown, page.replace("50000", "50")) for page in PAGES}

@@ -263,6 +263,7 @@ def test_holes_are_found_and_filled() -> None:
     virtually(main)
 
 
+@pytest.mark.slow
 def test_ledgers_without_a_place_are_shown_until_a_bookie_takes_them() -> None:
     """They are tried again and again. An alert that waits a quarter of an hour must see them."""
 

@@ -117,6 +117,7 @@ def test_ids_that_do_not_ascend() -> None:
     assert list(index.ledgers_of("a")) == [3, 5, 9]
 
 
+@pytest.mark.slow
 def test_rows_in_vain_do_not_pile_up() -> None:
     """A ledger that changes for ever, and ledgers that come and go, take no more and more space."""
     index = Index()

@@ -109,6 +109,7 @@ def nothing_to_spread(summary: Summary) -> bool:
     return not summary.count(Count.SPREAD)
 
 
+@pytest.mark.slow
 def test_a_rack_that_was_lost_and_is_back_gets_copies_again() -> None:
     async def main() -> None:
         async with racks() as (made, audit):
@@ -133,6 +134,7 @@ def test_a_rack_that_was_lost_and_is_back_gets_copies_again() -> None:
 
 
 @pytest.mark.parametrize("placement", ["require=rack:2", "durable=rack:2", "prefer=rack:2"])
+@pytest.mark.slow
 def test_bookies_that_got_other_labels_give_copies_away(placement: str) -> None:
     async def main() -> None:
         async with racks(placement) as (made, audit):
@@ -220,6 +222,7 @@ def test_two_auditors_at_once_end_too() -> None:
     virtually(main)
 
 
+@pytest.mark.slow
 def test_a_bookie_has_few_such_requests_at_a_time() -> None:
     async def main() -> None:
         async with racks() as (made, audit):
@@ -274,6 +277,7 @@ def test_a_bookie_that_takes_no_requests_stops_no_others() -> None:
     virtually(main)
 
 
+@pytest.mark.slow
 def test_a_move_that_its_bookie_refuses_is_not_asked_for_again_before_an_hour() -> None:
     async def main() -> None:
         async with racks() as (made, audit):

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-QUICK: Final = 4
+QUICK: Final = 2
 
 
 def seeds(count: int, quick: int = QUICK, *, first: int = 0) -> list[Any]:

@@ -391,6 +391,7 @@ def test_the_ledger_of_a_creation_that_lost_its_race_hides_no_records() -> None:
 YEARS_MS = 100 * 365 * 24 * 3600 * 1000
 
 
+@pytest.mark.slow
 def test_no_clock_decides_about_a_rebuilt_log() -> None:
     """The leaders' clocks and the administrator's are a century off in every combination."""
 

@@ -284,6 +284,7 @@ async def passing(world: World) -> None:
     await asyncio.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_exploring_ends_with_the_first_failure() -> None:
     found = explore(failing)
     assert found is not None
@@ -293,6 +294,7 @@ def test_exploring_ends_with_the_first_failure() -> None:
     assert explore(passing, range(5)) is None
 
 
+@pytest.mark.slow
 def test_the_command_tells_what_fails_and_how_to_repeat_it() -> None:
     target = f"{__name__}:failing"
     done = CliRunner().invoke(main, [target, "--seeds", "40", "--jobs", "1"])
