@@ -171,8 +171,9 @@ build/tlc/tla2tools.jar: tests/spec/tla2tools.txt | $(VENV)/test.stamp
 crash: $(VENV)/test.stamp ## recover IMAGES=n crash images of a traced workload on the real disk
 	@$(BIN)/python -m tests.storage.crash_images --images $(IMAGES)
 
-determinism: $(VENV)/test.stamp ## run 200 seeds under three hash seeds and compare their traces
-	@$(BIN)/python -m tests.sim.determinism
+determinism: SEEDS = 200
+determinism: $(VENV)/test.stamp ## run SEEDS=200 of each workload under three hash seeds and compare their traces
+	@$(BIN)/python -m tests.sim.determinism --seeds $(SEEDS)
 
 ablations: $(VENV)/test.stamp ## remove each safeguard in turn and renew its table in docs/ablations.md
 	@$(BIN)/python -m tests.sim.ablations --jobs $(JOBS)
