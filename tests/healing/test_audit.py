@@ -98,6 +98,7 @@ def test_ten_auditors_at_once_do_no_harm(seed: int) -> None:
     virtually(main, seed, Policy.WALK)
 
 
+@pytest.mark.slow
 def test_the_most_urgent_ledgers_go_first() -> None:
     async def main() -> None:
         async with scene(4, 0) as (made, _):

@@ -44,6 +44,7 @@ def no_drift(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(survey, "DRIFT_PER_SECOND", 0.0)
 
 
+@pytest.mark.slow
 def test_ledgers_that_closed_in_good_order_need_no_list() -> None:
     async def main() -> None:
         async with scene(5, 10) as (made, audit):

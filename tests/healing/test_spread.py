@@ -153,6 +153,7 @@ def test_bookies_that_got_other_labels_give_copies_away(placement: str) -> None:
     virtually(main)
 
 
+@pytest.mark.slow
 def test_a_domain_that_flaps_moves_nothing() -> None:
     async def main() -> None:
         async with racks() as (made, audit):
@@ -205,6 +206,7 @@ def test_a_ledger_of_a_bookie_that_drains_waits() -> None:
     virtually(main)
 
 
+@pytest.mark.slow
 def test_two_auditors_at_once_end_too() -> None:
     async def main() -> None:
         async with racks() as (made, audit):

@@ -97,6 +97,7 @@ def test_each_move_raises_the_measure_and_moves_end(replication: Replication, se
 
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("replication", WHOLE)
+@pytest.mark.slow
 def test_where_moves_end_brute_force_finds_no_wider_ensemble(
     replication: Replication, seed: int
 ) -> None:

@@ -54,6 +54,7 @@ def test_the_secret_is_scrypt_as_others_compute_it() -> None:
         ("", "is not"),
     ],
 )
+@pytest.mark.slow
 async def test_a_record_that_asks_for_too_much_is_refused(text: str, complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         KeyStretch.parse(text)

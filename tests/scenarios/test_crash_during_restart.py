@@ -41,6 +41,7 @@ async def add(node: BookieNode, *entries: int) -> None:
 
 
 @pytest.mark.parametrize("cut", list(Cut))
+@pytest.mark.slow
 def test_a_second_crash_at_every_change_of_a_restart(cut: Cut) -> None:
     async def crash_at(change: int) -> None:
         disk = SimDisk(random.Random(change))

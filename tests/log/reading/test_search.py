@@ -119,6 +119,7 @@ def offset_at(position: Position) -> int:
 
 @pytest.mark.parametrize("find", [find_offset, find_time, find_txid])
 @pytest.mark.parametrize("writer", Writer)
+@pytest.mark.slow
 def test_a_search_skips_nothing_that_comes_meanwhile(find: Find, writer: Writer) -> None:
     async def main() -> None:
         for before in range(END + 1):

@@ -213,6 +213,7 @@ def test_a_snapshot_that_a_trim_overtakes_begins_again() -> None:
     run(main)
 
 
+@pytest.mark.slow
 def test_bounds_are_kept_wherever_they_cut() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:

@@ -210,6 +210,7 @@ async def give_up_and_take_again(scene: Scene, progress: Progress) -> None:
 
 
 @pytest.mark.parametrize("cut", list(Cut))
+@pytest.mark.slow
 def test_a_power_cut_at_any_change_loses_no_wanted_copy(cut: Cut) -> None:
     """Each step of giving up, copying again and owning is cut once."""
 

@@ -218,6 +218,7 @@ def test_a_nearly_full_disk_is_not_filled_by_writing_a_file_anew() -> None:
 
 
 @pytest.mark.parametrize("cut", [Cut.LOSES, Cut.MIXES])
+@pytest.mark.slow
 def test_a_crash_at_any_point_of_a_repair_denies_nothing(cut: Cut) -> None:
     async def main() -> None:
         is_done, change = False, 0
