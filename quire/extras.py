@@ -8,7 +8,7 @@ within `needed_for`, so that a missing package is an error with its remedy.
     server     both above, and uvloop: what a bookie's process runs with
     zookeeper  kazoo                        stores at zk://
     gateway    cli, metrics, zookeeper, and starlette, uvicorn: logs over HTTP
-    console    click, rich, kazoo and starlette, uvicorn, jinja2: pages about a cluster
+    console    click, rich, kazoo and starlette, uvicorn, jinja2, httpx: pages about a cluster
     all        these six
     arrow      pyarrow                      scan_log, append_table
     cold       pyarrow                      segments in files

@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 OPTIONAL = {
     "click", "rich", "prometheus_client", "kazoo", "uvloop",
     "pyarrow", "pyiceberg", "pyspark", "puresasl", "starlette", "uvicorn", "jinja2", "markupsafe",
-    "opentelemetry",
+    "opentelemetry", "httpx",
 }  # fmt: skip
 """What extras install. The program below cannot import them, as if they were not installed."""
 

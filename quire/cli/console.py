@@ -51,6 +51,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="Accept that other machines reach --listen without TLS. Needs --token-file.",
 )
 @click.option("--no-records", is_flag=True, help="Show no payload of any record.")
+@click.option(
+    "--gateway-token-file",
+    type=_FILE,
+    help="File with a token for gateways that ask for one; its first line counts.",
+)
 @ensemble_option
 @lost_after_option
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
@@ -65,6 +70,7 @@ def console(
     key: Path | None,
     insecure_network: bool,
     no_records: bool,
+    gateway_token_file: Path | None,
     ensemble: int,
     lost_after: float,
     opens: bool,
@@ -90,6 +96,7 @@ def console(
         *(listen, read_tokens(token_file), certificate, key, insecure_network, not no_records),
         lost_seconds=lost_after,
         ensemble=ensemble,
+        gateway_token=next(iter(read_tokens(gateway_token_file)), None),
         tls=settings.tls or local_tls(settings.store_uri()),
     )
     work = partial(show, settings.store_uri(), options, partial(announce, settings, opens=opens))

@@ -25,7 +25,7 @@ from quire.gateway.limits import GatewayLimits
 from quire.gateway.tokens import Token, parse_tokens
 
 if TYPE_CHECKING:
-    from quire.gateway.owners import GatewayPlace
+    from quire.gateway.place import GatewayPlace
 
 
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)

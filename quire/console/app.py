@@ -54,12 +54,16 @@ STREAMS_MAX: Final = 64
 
 COOKIE_SECONDS: Final = 30 * 86_400
 
-REFRESHED: Final = frozenset({"overview", "bookies", "healing", "growth", "connections"})
+REFRESHED: Final = frozenset(
+    {"overview", "bookies", "healing", "growth", "connections", "gateways"}
+)
 """Pages that are looked at anew as a whole; others name their part."""
 
 REFRESH_SECONDS: Final = 5
 
-NAVIGATION: Final = ("overview", "bookies", "logs", "healing", "ledgers", "growth", "connections")
+NAVIGATION: Final = (
+    *("overview", "bookies", "logs", "healing", "ledgers", "growth", "connections", "gateways"),
+)
 
 OPEN: Final = ("/livez", "/login", "/static/")
 """Paths that need no token."""

@@ -19,6 +19,7 @@ from quire.console.records import RecordsPage, search
 from quire.console.sampler import Sampler
 from quire.console.views.bookies import BookiesPage, bookies
 from quire.console.views.connections import ConnectionsPage, connections
+from quire.console.views.gateways import GatewaysPage, gateways
 from quire.console.views.growth import GrowthPage, growth_page
 from quire.console.views.healing import HealingPage, healing
 from quire.console.views.ledgers import LedgerPage, LedgerRow, LedgersPage, ledger_row, one_ledger
@@ -200,6 +201,13 @@ async def make_connections(source: ConsoleSource, query: Query) -> ConnectionsPa
     return connections(source.snapshot, query.whole("page", 1))
 
 
+async def make_gateways(source: ConsoleSource, query: Query) -> GatewaysPage:
+    """List the gateways with their logs, rates, late clients, slow consumers and errors, and the
+    groups of Kafka's consumers.
+    """
+    return gateways(source.snapshot, query.whole("page", 1))
+
+
 _PAGE: Final = {"page": "which page of 100 rows, from 1 on"}
 
 CALLS: Final[tuple[ConsoleCall, ...]] = (
@@ -252,5 +260,9 @@ CALLS: Final[tuple[ConsoleCall, ...]] = (
     ConsoleCall(
         *("connections", "/connections", "Connections", make_connections, ConnectionsPage, _PAGE),
         "Connected programs",
+    ),
+    ConsoleCall(
+        *("gateways", "/gateways", "Gateways", make_gateways, GatewaysPage, _PAGE),
+        "Gateways, their logs and clients",
     ),
 )

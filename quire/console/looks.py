@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 
 from quire.console.ring import Point
 from quire.entry import BookieId
+from quire.gateway.place import GatewayPlace
+from quire.gateway.status import GatewayStatus
 from quire.healing.state import BookieFacts, State
 from quire.healing.verdict import ClusterFacts
 from quire.repair.assignments import Assignments
@@ -56,6 +58,25 @@ class LogLook:
     per_second: float | None = None
 
 
+class GatewayLook(NamedTuple):
+    """A gateway when it was asked, and its rates then.
+
+    Attributes:
+        place: where its clients reach it.
+        status: its answer; None if it did not answer.
+        at_ms: when it said so.
+        trouble: why it gave no status; empty if it did.
+    """
+
+    place: GatewayPlace
+    status: GatewayStatus | None = None
+    at_ms: int = 0
+    requests_per_second: float | None = None
+    append_bytes_per_second: float | None = None
+    read_bytes_per_second: float | None = None
+    trouble: str = ""
+
+
 class LogCursor(NamedTuple):
     """A reader's place in a log that was looked at."""
 
@@ -84,6 +105,7 @@ class ClusterLook:
     """The growth of the cluster over a day, by name (`FIGURES`)."""
     log_days: Mapping[str, Sequence[Point]] = field(default_factory=dict)
     """The same of the ends of logs; only of the quickest ones."""
+    gateways: Sequence[GatewayLook] = ()
     since_ms: int = 0
     """The begin of the console: no figure is older."""
 

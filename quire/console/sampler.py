@@ -21,6 +21,8 @@ from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
 from quire.bookie import BookieInfo
 from quire.client import Client
+from quire.console.asking import GatewayAsker
+from quire.console.gateways import GatewayLooks
 from quire.console.looks import (
     FIGURES,
     LEDGERS,
@@ -40,6 +42,7 @@ from quire.errors import (
     NoSuchNodeError,
     QuireError,
 )
+from quire.gateway.presence import known_gateways
 from quire.healing.state import LOST_SECONDS, BookieFacts
 from quire.healing.verdict import ENSEMBLE, ClusterFacts
 from quire.metastore.layout import MOVES, moves_path
@@ -106,7 +109,10 @@ class Sampler:
         *,
         lost_seconds: float = LOST_SECONDS,
         ensemble: int = ENSEMBLE,
+        gateway_token: str = "",
     ) -> None:
+        self._asker = GatewayAsker(gateway_token)
+        self._gateways = GatewayLooks(self._asker.ask)
         self._client = client
         self._store = client._store
         self._clock = clock
@@ -132,6 +138,7 @@ class Sampler:
     async def close(self) -> None:
         """Stop."""
         await self._tasks.stop()
+        await self._asker.close()
 
     async def _run(self) -> None:
         while True:
@@ -171,8 +178,11 @@ class Sampler:
         self.snapshot = replace(
             self.snapshot, at_ms=now, facts=facts, facts_ms=now, paces=paces, trouble=""
         )
-        names, clients, moves = await asyncio.gather(
-            self._client.list_logs(), gather_clients(self._client), read_moves(self._store)
+        names, clients, moves, places = await asyncio.gather(
+            self._client.list_logs(),
+            gather_clients(self._client),
+            read_moves(self._store),
+            known_gateways(self._client),
         )
         known = set(names)
         kept = {name: each for name, each in self.snapshot.logs.items() if name in known}
@@ -181,12 +191,16 @@ class Sampler:
         self.snapshot = replace(
             self.snapshot, log_names=names, logs=kept, clients=clients, moves=moves
         )
-        found = await gather_logs(self._client, self._chosen(names))
+        found, gateways = await asyncio.gather(
+            gather_logs(self._client, self._chosen(names)),
+            self._gateways.look(places, self._now_ms),
+        )
         logs = {**kept, **{each.name: self._look_of(each) for each in found}}
         self._keep(facts, logs, now)
         self.snapshot = replace(
             self.snapshot,
             logs=logs,
+            gateways=gateways,
             figures={name: series.day() for name, series in self._figures.items()},
             log_days={name: self._ends[name].day() for name in self._quick(SHOWN_DAYS)},
         )

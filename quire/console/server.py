@@ -54,6 +54,7 @@ class ConsoleOptions:
         shows_records: whether the payloads of records are shown.
         lost_seconds: the silence after which a bookie counts as lost.
         ensemble: how many writable bookies a new ledger needs.
+        gateway_token: shown to gateways that ask for one; it should allow to observe and no more.
         tls: the console's certificate for its connections to bookies, as for `connect`.
     """
 
@@ -65,6 +66,7 @@ class ConsoleOptions:
     shows_records: bool = True
     lost_seconds: float = LOST_SECONDS
     ensemble: int = ENSEMBLE
+    gateway_token: Token | None = None
     tls: TlsOptions | None = None
 
 
@@ -99,7 +101,10 @@ async def serve_console(
             _rights_of(client, address, options) as rights,
         ):
             sampler = Sampler(
-                client, time.time, lost_seconds=options.lost_seconds, ensemble=options.ensemble
+                *(client, time.time),
+                lost_seconds=options.lost_seconds,
+                ensemble=options.ensemble,
+                gateway_token=options.gateway_token.secret if options.gateway_token else "",
             )
             source = ConsoleSource(client, sampler, _now_ms, options.shows_records)
             console = Console(source, guard, rights, secure=tls)

@@ -29,11 +29,13 @@ from quire.gateway.bodies import (
     parse_submission,
     record_fields,
 )
+from quire.gateway.consumers import Consumers
 from quire.gateway.limits import Admission, GatewayLimits
 from quire.gateway.metered import GatewayMeter
 from quire.gateway.owners import Owners
 from quire.gateway.quotas import Direction, Quotas, client_of
 from quire.gateway.reads import paced, read_page, stream_events
+from quire.gateway.telling import KafkaFigures, status_of
 from quire.gateway.tokens import Token, caller
 from quire.inspect import LogInfo
 from quire.log.leader.log import Log
@@ -107,7 +109,10 @@ class Gateway:
         self.tokens = tokens
         self.admission = Admission(limits)
         self.meter = GatewayMeter()
-        self.quotas = Quotas(limits, lambda: asyncio.get_running_loop().time())
+        self.consumers = Consumers()
+        self.kafka = KafkaFigures()
+        self.begun = _now()
+        self.quotas = Quotas(limits, _now)
         self.figures = figures_of(
             self.meter, self.admission, self.quotas, owners, registry or CollectorRegistry()
         )
@@ -133,6 +138,7 @@ class Gateway:
                 identity = caller(self.tokens, request.headers.get("authorization", ""))
                 if identity is None:
                     body: dict[str, object] = {"error": "unauthorized", "message": _UNKNOWN}
+                    self.meter.fail("unauthorized")
                     return JSONResponse(body, 401, {"WWW-Authenticate": "Bearer"})
                 request.state.identity = identity
                 if self.guard is not None and "name" in request.path_params:
@@ -143,10 +149,12 @@ class Gateway:
             location = error.address + request.url.path
             if request.url.query:
                 location += f"?{request.url.query}"
+            self.meter.fail("elsewhere")
             there = {"error": "elsewhere", "message": str(error), "location": location}
             return JSONResponse(there, 307, {"Location": location})
         except (QuireError, GatewayError) as error:
             kind, body, headers = answer_to(error)
+            self.meter.fail(kind.code)
             if kind.status >= 500:
                 _log.warning("%s %s: %s", request.method, request.url.path, error)
             return JSONResponse(body, kind.status, dict(headers))
@@ -232,7 +240,8 @@ async def tail(gateway: Gateway, request: Request) -> Response:
     guard, identity = gateway.guard, request.state.identity
     checks = [] if guard is None else [guard.recheck(identity, Action.READ, name)]
     charge = partial(gateway.quotas.charge, _client(request), Direction.READ)
-    events = paced(stream_events(gateway.client, name, _place(place), *checks), charge)
+    opening = partial(gateway.consumers.stream, "http", _client(request), name)
+    events = paced(stream_events(gateway.client, name, _place(place), *checks), charge, opening)
     return StreamingResponse(
         events, media_type=EVENTS, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
@@ -350,6 +359,13 @@ async def show_metrics(gateway: Gateway, request: Request) -> Response:
     return Response(body, media_type=kind)
 
 
+async def show_status(gateway: Gateway, request: Request) -> Response:
+    """Return the status of the gateway, for a console."""
+    if gateway.guard is not None:
+        gateway.guard.check_log(request.state.identity, Action.OBSERVE, None)
+    return JSONResponse(status_of(gateway, _now()))
+
+
 async def describe(gateway: Gateway, request: Request) -> Response:
     """Return the OpenAPI document of these calls."""
     return JSONResponse(openapi())
@@ -389,6 +405,7 @@ CALLS: Final[tuple[HttpCall, ...]] = (
     HttpCall("GET", "/v1/logs.proto", proto, "The service over gRPC", {}, is_open=True),
     HttpCall("GET", "/livez", alive, "Whether the process is alive", {}, is_open=True),
     HttpCall("GET", "/readyz", ready, "Whether the gateway is ready", {}, is_open=True),
+    HttpCall("GET", "/v1/status", show_status, "What the gateway does now", {}),
     HttpCall("GET", "/metrics", show_metrics, "Figures for Prometheus", {}),
 )
 
@@ -424,6 +441,10 @@ async def _no_such_path(request: Request, error: Exception) -> Response:
     status = getattr(error, "status_code", 404)
     message = f"there is no {request.method} {request.url.path}: see /v1/openapi.json"
     return JSONResponse({"error": "no_such_call", "message": message}, status)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _client(request: Request) -> str:

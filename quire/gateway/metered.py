@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from quire.metrics.figures import Durations
+
+KINDS_MAX: Final = 100
+"""Kinds of errors that are counted apart."""
+
+OTHERS: Final = "others"
 
 NO_ANSWER: Final = 499
 """The status of a request whose client left: no answer was sent."""
@@ -25,6 +31,18 @@ class GatewayMeter:
 
     def __init__(self) -> None:
         self.requests: dict[AnsweredCall, Durations] = {}
+        self.errors: Counter[str] = Counter()
+        """Requests that ended with an error, by its kind."""
+
+    @property
+    def total(self) -> int:
+        """The requests of all protocols."""
+        return sum(each.count for each in self.requests.values())
+
+    def fail(self, kind: str) -> None:
+        """Count an error that a client was told of."""
+        known = kind in self.errors or len(self.errors) < KINDS_MAX
+        self.errors[kind if known else OTHERS] += 1
 
     @contextmanager
     def timed(self, call: str) -> Iterator[list[int | str]]:

@@ -20,7 +20,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import Final, NamedTuple
 
 from quire.aio.tasks import Tasks, first_of
 from quire.aio.timing import time_limit
@@ -29,34 +28,9 @@ from quire.election.election import Leader
 from quire.errors import QuireError
 from quire.gateway.answers import BusyError, ElsewhereError, LedElsewhereError, NotReadyError
 from quire.gateway.limits import GatewayLimits
+from quire.gateway.place import GatewayPlace
 from quire.log.leader.log import Log
 from quire.log.manifest.options import LogOptions
-
-PREFIX: Final = "gateway "
-GRPC: Final = "grpc="
-
-
-class GatewayPlace(NamedTuple):
-    """Where clients reach a gateway. Its text is the name of the gateway as a candidate."""
-
-    url: str
-    kafka: str | None = None
-    grpc: str | None = None
-
-    def __str__(self) -> str:
-        kafka = f" {self.kafka}" if self.kafka else ""
-        return f"{PREFIX}{self.url}{kafka}" + (f" {GRPC}{self.grpc}" if self.grpc else "")
-
-    @classmethod
-    def named(cls, candidate: str) -> GatewayPlace | None:
-        """Return the place that a candidate's name has, None for another program."""
-        if not candidate.startswith(PREFIX):
-            return None
-        url, *others = candidate.removeprefix(PREFIX).split(" ")
-        kafka = next((each for each in others if not each.startswith(GRPC)), None)
-        grpc = next((each for each in others if each.startswith(GRPC)), None)
-        return cls(url, kafka or None, grpc and grpc.removeprefix(GRPC))
-
 
 _log = logging.getLogger(__name__)
 
@@ -98,6 +72,10 @@ class Owners:
     def written(self) -> list[str]:
         """Return the names of the logs that this gateway writes at this moment."""
         return sorted(name for name, owned in self._owned.items() if owned.log is not None)
+
+    def since(self) -> dict[str, float]:
+        """Return the logs that this gateway writes, and since when in the loop's time."""
+        return {name: self._owned[name].led_at for name in self.written()}
 
     @asynccontextmanager
     async def writer(self, name: str) -> AsyncIterator[Log]:
@@ -179,6 +157,7 @@ class Owners:
             turn = self._client.lead_log(name, self._options, candidate=self._candidate)
             async with turn as log:
                 owned.log = log
+                owned.led_at = asyncio.get_running_loop().time()
                 owned.settled.set()
                 await self._until_idle(owned)
                 owned.log = None  # no request begins any more; those under way are confirmed
@@ -216,6 +195,7 @@ class _LedLog:
 
     def __init__(self) -> None:
         self.log: Log | None = None
+        self.led_at = 0.0
         self.task: asyncio.Task[None] | None = None
         self.failure: QuireError | None = None
         self.settled = asyncio.Event()

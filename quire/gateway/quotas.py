@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 
 from quire.gateway.answers import QuotaError
 from quire.gateway.limits import GatewayLimits
+from quire.gateway.status import LateClient
 from quire.wire.identity import ANONYMOUS, Identity
 
 CLIENTS_MAX: Final = 10_000
@@ -56,10 +57,20 @@ class _ClientBudget:
 
     bytes_until: float
     records_until: float
+    throttled: int = 0
+    """How often the client had used it up."""
 
     @property
     def until(self) -> float:
         return max(self.bytes_until, self.records_until)
+
+
+@dataclass
+class Amount:
+    """Bytes and records of all clients since the start."""
+
+    bytes: int = 0
+    records: int = 0
 
 
 class Quotas:
@@ -83,6 +94,7 @@ class Quotas:
         self._budgets: OrderedDict[tuple[str, Direction], _ClientBudget] = OrderedDict()
         self.throttled = dict.fromkeys(Direction, 0)
         """How often a client had used up its budget."""
+        self.totals = {each: Amount() for each in Direction}
 
     def check(self, client: str, direction: Direction) -> None:
         """Raise `QuotaError` for a client that has used up its budget."""
@@ -97,6 +109,9 @@ class Quotas:
 
     def charge(self, client: str, direction: Direction, size: int, records: int) -> float:
         """Count bytes and records of a client. Return as `wait`."""
+        total = self.totals[direction]
+        total.bytes += size
+        total.records += records
         rate = self._rates[direction]
         if not rate.is_limited:
             return 0.0
@@ -110,7 +125,18 @@ class Quotas:
         self._forget(full)
         seconds = max(0.0, budget.until - now)
         self.throttled[direction] += seconds > 0
+        budget.throttled += seconds > 0
         return seconds
+
+    def late(self) -> list[LateClient]:
+        """Return the clients that have used up their budget, the longest wait first."""
+        now = self._now()
+        found = [
+            LateClient(client, str(direction), max(0.0, budget.until - now), budget.throttled)
+            for (client, direction), budget in self._budgets.items()
+            if budget.throttled and budget.until > now - 1.0
+        ]
+        return sorted(found, key=lambda each: (-each.waits_seconds, each.client))
 
     def _forget(self, full: float) -> None:
         """Drop budgets that are full, the longest silent first."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, suppress
+from contextlib import AbstractContextManager, aclosing, suppress
 from typing import Final
 
 from quire.aio.tasks import stop
@@ -16,6 +16,7 @@ from quire.client import Client
 from quire.errors import QuireError
 from quire.gateway.answers import kind_of
 from quire.gateway.bodies import event_of
+from quire.gateway.consumers import OpenStream
 from quire.log.records.position import LATEST, Record, Start
 
 PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -96,16 +97,21 @@ async def stream_events(
 
 
 async def paced(
-    events: AsyncGenerator[bytes, None], charge: Callable[[int, int], float]
+    events: AsyncGenerator[bytes, None],
+    charge: Callable[[int, int], float],
+    opening: Callable[[], AbstractContextManager[OpenStream]],
 ) -> AsyncGenerator[bytes, None]:
     """Yield the parts of a stream of events, as quickly as the quota of its reader allows.
 
-    `charge` counts bytes and records, and returns how many seconds to wait.
+    `charge` counts bytes and records, and returns how many seconds to wait. `opening` has the
+    stream open among all streams of the gateway.
     """
-    async with aclosing(events):
-        async for part in events:
-            yield part
-            await asyncio.sleep(charge(len(part), part.startswith(b"id: ")))
+    with opening() as stream:
+        async with aclosing(events):
+            async for part in events:
+                with stream.handing():
+                    yield part
+                await asyncio.sleep(charge(len(part), part.startswith(b"id: ")))
 
 
 async def _with_pauses(records: AsyncIterator[Record]) -> AsyncGenerator[bytes, None]:

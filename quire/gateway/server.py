@@ -18,7 +18,9 @@ from quire.errors import ConfigurationError
 from quire.extras import needed_for
 from quire.gateway.app import Gateway
 from quire.gateway.limits import GatewayLimits
-from quire.gateway.owners import GatewayPlace, Owners
+from quire.gateway.owners import Owners
+from quire.gateway.place import GatewayPlace
+from quire.gateway.presence import GatewayPresence
 from quire.gateway.rpc.port import RpcPort
 from quire.gateway.tokens import Token
 from quire.log.manifest.options import LogOptions
@@ -109,7 +111,12 @@ async def serve_gateway(
         owners = Owners(client, place.url, limits, options, place.kafka, place.grpc)
         gateway = Gateway(client, owners, limits, tokens, guard, registry)
         endings = [owners.close]
-        if door is not None:
+        if door is None:
+            presence = GatewayPresence(client, place)
+            presence.begin()
+            stack.push_async_callback(presence.leave)
+            endings.insert(0, presence.leave)
+        else:
             with needed_for("quire gateway serve --kafka", "kafka"):
                 from quire.gateway.kafka.server import KafkaPort
             brokers = KafkaPort(gateway, place)

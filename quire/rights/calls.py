@@ -96,6 +96,7 @@ HTTP: Final[Mapping[tuple[str, str], Action | None]] = {
     ("DELETE", _CURSOR): OPERATE,
     ("GET", "/v1/openapi.json"): None,
     ("GET", "/v1/logs.proto"): None,
+    ("GET", "/v1/status"): OBSERVE,
     ("GET", "/metrics"): OBSERVE,
     ("GET", "/livez"): None,
     ("GET", "/readyz"): None,

@@ -6,8 +6,17 @@ import math
 from dataclasses import replace
 
 from quire.bookie import LedgerUse, LedgerUses, UseKind
-from quire.console.looks import RECORDS, USED, BookiePace, ClusterLook, LogLook
+from quire.console.looks import RECORDS, USED, BookiePace, ClusterLook, GatewayLook, LogLook
 from quire.console.ring import Point
+from quire.gateway.place import GatewayPlace
+from quire.gateway.status import (
+    ErrorCount,
+    GatewayStatus,
+    GroupState,
+    LateClient,
+    OwnedLog,
+    SlowConsumer,
+)
 from quire.healing.state import BookieFacts
 from quire.healing.summary import Count, State, Summary
 from quire.healing.verdict import ClusterFacts
@@ -120,6 +129,35 @@ def healthy(bookies: int = 6, logs: int = 12) -> ClusterLook:
     )
 
 
+def with_gateways(value: ClusterLook, count: int = 2) -> ClusterLook:
+    """Gateways serve: the last one is silent, the first has clients in trouble."""
+    told = GatewayStatus(
+        version="1.0",
+        up_seconds=3_600,
+        requests=9_000,
+        streams=12,
+        kafka_connections=3,
+        logs=[OwnedLog("log-0000", 600), OwnedLog("log-0001", 60)],
+        late=[LateClient("quire://client/shop", "append", 1.5, 7)],
+        late_total=1,
+        slow=[SlowConsumer("10.0.0.9", "log-0001", "http", 42.0)],
+        slow_total=1,
+        groups=[GroupState("billing", "stable", 2, 3), GroupState("idle", "empty", 0, 1)],
+        groups_total=2,
+        errors=[ErrorCount("quota_exceeded", 7), ErrorCount("outcome_unknown", 1)],
+    )
+    quiet = GatewayStatus(version="1.0", up_seconds=60)
+    looks = []
+    for number in range(count):
+        place = GatewayPlace(f"http://127.0.0.1:{8180 + number}", f"127.0.0.1:{9092 + number}")
+        if number and number == count - 1:
+            looks.append(GatewayLook(place, trouble="no answer within 3 s"))
+        else:
+            status = quiet if number else told
+            looks.append(GatewayLook(place, status, NOW, 120.5, 2_500_000.0, 900.0))
+    return replace(value, gateways=looks)
+
+
 WRITER = LedgerUse(1005, UseKind.WRITES, "10.0.0.7:4711", 2.0)
 FOLLOWER = LedgerUse(1005, UseKind.FOLLOWS, "billing at ipv4:10.0.0.8:4712", 0.0)
 
@@ -180,5 +218,5 @@ def healing_work(value: ClusterLook) -> ClusterLook:
 
 
 def all_troubles(value: ClusterLook) -> ClusterLook:
-    """The four troubles at once, but that too few bookies are writable."""
-    return lagging_reader(growing_log(slow_bookie(value)))
+    """The four troubles at once, but that too few bookies are writable; and gateways."""
+    return with_gateways(lagging_reader(growing_log(slow_bookie(value))))

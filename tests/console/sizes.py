@@ -20,12 +20,13 @@ from quire.testing.cluster import MemoryCluster
 from tests.console import scene
 from tests.console.pages import Shown, console_of
 
-LEDGERS, LOGS, BOOKIES = 100_000, 1_000, 50
+LEDGERS, LOGS, BOOKIES, GATEWAYS = 100_000, 1_000, 50, 12
 TRIES: Final = 5
 PAGES: Final = (
     *("/", "/bookies", "/bookies?order=pace", "/logs", "/logs?order=growth&page=10"),
     *("/logs?find=log-09", "/log?name=orders", "/records?log=orders&from=beginning", "/healing"),
     *("/ledgers", f"/ledgers?from={LEDGERS // 2}", "/ledger?id=0", "/growth", "/connections"),
+    "/gateways",
 )
 
 
@@ -52,7 +53,7 @@ async def large_console(
         record = await client._store.get(ledger_path(writer.ledger))
         for ledger in range(await _next(client), ledgers):
             await client._store.create(ledger_path(ledger), record.value)
-        shown.show(scene.healthy(bookies, logs))
+        shown.show(scene.with_gateways(scene.healthy(bookies, logs), GATEWAYS))
         yield shown
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -126,8 +127,9 @@ async def test_a_stream_of_events_is_slowed() -> None:
             return one.gateway.quotas.charge("reader", READ, size, records)
 
         begun = now()
+        opening = partial(one.gateway.consumers.stream, "http", "reader", "orders")
         async with aclosing(
-            paced(stream_events(one.gateway.client, "orders", 0), charge)
+            paced(stream_events(one.gateway.client, "orders", 0), charge, opening)
         ) as events:
             for _ in range(7):
                 await anext(events)

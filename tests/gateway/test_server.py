@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaProducer
 from quire.cli.gateway import read_tokens
 from quire.cli.root import main
 from quire.errors import ConfigurationError
-from quire.gateway.owners import GatewayPlace
+from quire.gateway.place import GatewayPlace
 from quire.gateway.server import serve_gateway
 from quire.gateway.tokens import Token
 from quire.testing.cluster import MemoryCluster

@@ -26,7 +26,7 @@ from quire.gateway.kafka.groups import ConsumerGroup, JoinAnswer, JoinRequest, P
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.nodes import BrokerNode, node_at
 from quire.gateway.limits import GatewayLimits
-from quire.gateway.owners import GatewayPlace
+from quire.gateway.place import GatewayPlace
 from quire.rights.roles import Action
 
 ELECTION: Final = "kafka-group/{}"

@@ -6,6 +6,7 @@ A client repeats a request after some codes, and gives up after others. *Outcome
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -60,3 +61,16 @@ def code_of(error: Exception) -> ErrorCode:
         if isinstance(error, kind):
             return code
     return ErrorCode.not_enough_replicas
+
+
+def codes_of(fields: Mapping[str, object]) -> Iterator[ErrorCode]:
+    """Yield the errors that an answer tells: its own, and errors of its parts."""
+    for value in fields.values():
+        if isinstance(value, ErrorCode):
+            if value is not ErrorCode.none:
+                yield value
+        elif isinstance(value, list):
+            for each in value:
+                if not isinstance(each, Mapping):
+                    break
+                yield from codes_of(each)

@@ -26,6 +26,7 @@ from quire.gateway.kafka.broker import Broker, Handler, KafkaSession
 from quire.gateway.kafka.connection import LOGIN_SECONDS, KafkaConnection
 from quire.gateway.kafka.coordinating import Coordinating, Coordinators
 from quire.gateway.kafka.describing import Describing
+from quire.gateway.kafka.errors import codes_of
 from quire.gateway.kafka.fetching import close_readings
 from quire.gateway.kafka.messages import (
     API_VERSIONS,
@@ -41,9 +42,12 @@ from quire.gateway.kafka.messages import (
 )
 from quire.gateway.kafka.nodes import Nodes
 from quire.gateway.kafka.producing import Producing
-from quire.gateway.owners import GatewayPlace
+from quire.gateway.metered import GatewayMeter
+from quire.gateway.place import GatewayPlace
 from quire.gateway.quotas import Direction
 from quire.gateway.space import ConnectionPlaces, Space
+from quire.gateway.status import GroupState
+from quire.gateway.telling import KafkaFigures
 from quire.gateway.tokens import caller
 from quire.wire.tls import ServingContext
 
@@ -88,7 +92,10 @@ async def _stream(
 class KafkaServer:
     """Answers Kafka's clients."""
 
-    def __init__(self, broker: Broker, coordinators: Coordinators) -> None:
+    def __init__(
+        self, broker: Broker, coordinators: Coordinators, meter: GatewayMeter | None = None
+    ) -> None:
+        self._meter = meter or GatewayMeter()
         producing, coordinating = Producing(), Coordinating(coordinators)
         describing = Describing(coordinators)
         self._broker = broker
@@ -184,6 +191,11 @@ class KafkaServer:
         finally:
             await close_readings(session)
 
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._guests)
+
     async def close(self) -> None:
         """End all connections; appends under way are answered first."""
         self._is_ending = True
@@ -206,10 +218,15 @@ class KafkaServer:
                     f"requests of key {header.api_key} and version {header.version} are not known"
                 )
             return encode_answer(header, {**_known_versions(), "error_code": code}, version=0)
-        with self._broker.admission.request():
-            fields = await self._handlers[header.api_key](self._broker, session, body)
+        handler = self._handlers[header.api_key]
+        with self._meter.timed(f"kafka.{handler.__name__.lstrip('_')}") as status:
+            with self._broker.admission.request():
+                fields = await handler(self._broker, session, body)
+            status.append("OK")
         if fields is None:
             return None
+        for code in codes_of(fields):
+            self._meter.fail(code.name)
         is_charged = header.api_key in _DIRECTIONS
         throttle = timedelta(seconds=session.throttle if is_charged else 0)
         return encode_answer(header, {**fields, "throttle_time": throttle})
@@ -248,7 +265,7 @@ async def _authenticate(broker: Broker, session: KafkaSession, request: Any) -> 
     return fields | {"error_code": ErrorCode.none}
 
 
-class KafkaPort:
+class KafkaPort(KafkaFigures):
     """The port of a gateway for Kafka's clients."""
 
     def __init__(self, gateway: Gateway, place: GatewayPlace) -> None:
@@ -258,7 +275,8 @@ class KafkaPort:
             *(gateway.quotas, gateway.limits, gateway.guard, gateway.tokens),
         )
         self._coordinators = Coordinators(gateway.client, place, gateway.limits)
-        self._server = KafkaServer(broker, self._coordinators)
+        self._server = KafkaServer(broker, self._coordinators, gateway.meter)
+        gateway.kafka = self
 
     @asynccontextmanager
     async def serve(
@@ -276,6 +294,17 @@ class KafkaPort:
             listening.close()
             await self.leave()
             await self._server.close()
+
+    def connections(self) -> int:
+        """Return how many clients are connected."""
+        return self._server.connections
+
+    def groups(self) -> list[GroupState]:
+        """Return the groups that this gateway coordinates, by name."""
+        return [
+            GroupState(name, str(group.stage), len(group.members), group.generation)
+            for name, group in self._coordinators.groups()
+        ]
 
     async def leave(self) -> None:
         """Send clients to other gateways, before this one gives up its logs."""

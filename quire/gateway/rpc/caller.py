@@ -35,7 +35,7 @@ class Caller:
         self.context = context
         self.identity = identity
         peer = parse_peer(context.peer())
-        self._client = client_of(identity, context.peer() if peer is None else peer[0])
+        self.client = client_of(identity, context.peer() if peer is None else peer[0])
 
     def check(self, action: Action, log: str | None) -> None:
         """Raise `NotPermittedError` unless the caller may carry out an action on a log."""
@@ -54,11 +54,11 @@ class Caller:
 
     def check_quota(self, direction: Direction) -> None:
         """Raise `QuotaError` for a client that has used up its quota."""
-        self.gateway.quotas.check(self._client, direction)
+        self.gateway.quotas.check(self.client, direction)
 
     async def pace(self, direction: Direction, size: int, records: int) -> None:
         """Count bytes and records of the client, and wait if they were too many."""
-        wait = self.gateway.quotas.charge(self._client, direction, size, records)
+        wait = self.gateway.quotas.charge(self.client, direction, size, records)
         if wait:
             await asyncio.sleep(wait)
 

@@ -29,7 +29,7 @@ from quire.gateway.rpc import logs_pb2 as pb
 from quire.gateway.rpc.appending import AppendStream
 from quire.gateway.rpc.caller import Caller
 from quire.gateway.rpc.service import HANDLERS
-from quire.gateway.rpc.statuses import RpcStatus, made, status_of
+from quire.gateway.rpc.statuses import ERROR_KEY, RpcStatus, made, status_of
 from quire.gateway.space import Space
 from quire.gateway.tokens import caller as caller_of
 from quire.rights.calls import LOGS
@@ -139,6 +139,7 @@ class RpcCalls:
                 status.append("OK")
                 return answer
             status.append(end.code.name)
+            self._gateway.meter.fail(_kind(end))
             return await context.abort(end.code, end.message, end.metadata)
 
     async def _served(self, method: MethodDescriptor, context: ServerContext) -> Any:
@@ -188,6 +189,11 @@ class _CallRefusedError(Exception):
     def __init__(self, status: RpcStatus) -> None:
         super().__init__(status.message)
         self.status = status
+
+
+def _kind(end: RpcStatus) -> str:
+    """Return the kind of an error, as HTTP names it."""
+    return next(str(value) for key, value in end.metadata if key == ERROR_KEY)
 
 
 def _metadata(context: ServerContext, key: str) -> str:

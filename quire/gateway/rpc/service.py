@@ -32,19 +32,21 @@ async def read(caller: Caller, request: pb.ReadRequest) -> None:
         start = (await client.log_end(name)).position
     check = caller.rechecking(Action.READ, name)
     left = request.limit or None
-    async with (
-        client.read_log(name, start, follow=request.follow) as reader,
-        aclosing(reader.read_batches()) as batches,
-    ):
-        async for batch in batches:
-            check()
-            for reply in replies_of(batch.records()[:left]):
-                await caller.write(reply)
-                await caller.pace(Direction.READ, reply.ByteSize(), len(reply.records))
-            if left is not None:
-                left -= len(batch)
-                if left <= 0:
-                    return
+    with caller.gateway.consumers.stream("grpc", caller.client, name) as stream:
+        async with (
+            client.read_log(name, start, follow=request.follow) as reader,
+            aclosing(reader.read_batches()) as batches,
+        ):
+            async for batch in batches:
+                check()
+                for reply in replies_of(batch.records()[:left]):
+                    with stream.handing():
+                        await caller.write(reply)
+                    await caller.pace(Direction.READ, reply.ByteSize(), len(reply.records))
+                if left is not None:
+                    left -= len(batch)
+                    if left <= 0:
+                        return
 
 
 async def list_logs(caller: Caller, request: pb.ListLogsRequest) -> pb.ListLogsReply:

@@ -26,7 +26,8 @@ from quire import NewRecord
 from quire.gateway.app import Gateway
 from quire.gateway.kafka.server import KafkaPort
 from quire.gateway.limits import GatewayLimits
-from quire.gateway.owners import GatewayPlace, Owners
+from quire.gateway.owners import Owners
+from quire.gateway.place import GatewayPlace
 from quire.gateway.tokens import Token
 from quire.testing.cluster import MemoryCluster
 from quire.wire.issuing import DAY

@@ -19,7 +19,8 @@ from quire.gateway.kafka.groups import JoinRequest
 from quire.gateway.kafka.nodes import Nodes, first_guess, node_at
 from quire.gateway.kafka.topics import describe
 from quire.gateway.limits import Admission, GatewayLimits
-from quire.gateway.owners import GatewayPlace, Owners
+from quire.gateway.owners import Owners
+from quire.gateway.place import GatewayPlace
 from quire.gateway.quotas import Quotas
 from quire.testing.cluster import MemoryCluster
 
@@ -95,7 +96,7 @@ async def test_the_last_gateway_that_ends_names_none() -> None:
 async def test_a_gateway_that_lost_its_session_is_named_again() -> None:
     cluster = MemoryCluster()
     async with joined(cluster, ONE) as one, joined(cluster, TWO) as two:
-        (session,) = one.nodes._election._terms.values()
+        (session,) = one.nodes._presence._election._terms.values()
         await session.close()
         assert (await metadata(two))[0] == ["two"]
         await asyncio.sleep(60)
