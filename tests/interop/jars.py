@@ -1,4 +1,4 @@
-"""The jars of Apache BookKeeper and Apache Kafka, and the Java that runs them.
+"""The jars of Apache BookKeeper, Apache Kafka and gRPC, and the Java that runs them.
 
 Ivy and Janino come with PySpark, which the tests have anyway. Ivy installs the jars of a version
 from Maven Central, once for each version; its own cache in the user's home serves other checkouts.
@@ -9,6 +9,7 @@ Janino runs a program from its source, so a Java without a compiler will do.
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 import sys
@@ -22,15 +23,25 @@ from quire.errors import ConfigurationError
 CACHE = Path(__file__).resolve().parents[2] / "build" / "interop"
 NEWEST = "4.18.0"
 KAFKA = "3.9.1"
+GRPC = "1.68.2"
+PROTOBUF = "3.25.5"
+"""The release that GRPC was built with."""
+COMPILER = "3.39.0"
+"""Eclipse's compiler of Java: a jar, so a Java without a compiler will do."""
+MACHINES = {"x86_64": "linux-x86_64", "aarch64": "linux-aarch_64"}
 Artifact: TypeAlias = tuple[str, str, str]
 """Organisation, name and version."""
 
 INSTALL_SECONDS = 600.0
-WANTED = """<ivy-module version="2.0"><info organisation="quire" module="interop"/>
+WANTED = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+<info organisation="quire" module="interop"/>
 <configurations><conf name="default"/></configurations><dependencies>
 {}</dependencies></ivy-module>
 """
 DEPENDENCY = """<dependency org="{}" name="{}" rev="{}" conf="default"/>
+"""
+PROGRAM = """<dependency org="{0}" name="{1}" rev="{2}" conf="default" transitive="false">
+<artifact name="{1}" type="exe" ext="exe" m:classifier="{3}"/></dependency>
 """
 BESIDE = ("org.apache.logging.log4j", "log4j-api", "2.18.0")
 """Named by no file that Ivy reads for 4.16; a release that wants a later one gets that."""
@@ -76,13 +87,48 @@ def install_kafka(version: str = KAFKA, cache: Path = CACHE) -> Path:
     return _install("Apache Kafka", f"kafka-{version}", wanted, cache)
 
 
+def install_grpc(version: str = GRPC, cache: Path = CACHE) -> tuple[Path, Path]:
+    """Return the directories of gRPC's jars with a compiler of Java, and of `protoc` with its
+    plugin for Java, installed if they are missing.
+
+    Raises `JarsMissingError`, also for a machine that neither is published for;
+    `ConfigurationError` without Java or PySpark.
+    """
+    machine = MACHINES.get(platform.machine())
+    if machine is None:
+        raise JarsMissingError(f"protoc is not published for {platform.machine()}")
+    names = ("grpc-netty-shaded", "grpc-protobuf", "grpc-stub")
+    wanted = [("io.grpc", name, version) for name in names]
+    jars = _install(
+        "gRPC",
+        f"grpc-{version}",
+        [*wanted, ("org.eclipse.jdt", "ecj", COMPILER)],
+        cache,
+    )
+    programs, done = jars.parent / "bin", jars.parent / "programs"
+    if not done.is_file():
+        texts = [
+            PROGRAM.format("com.google.protobuf", "protoc", PROTOBUF, machine),
+            PROGRAM.format("io.grpc", "protoc-gen-grpc-java", version, machine),
+        ]
+        _ask_ivy("protoc", texts, programs / "[artifact]", ("exe",))
+        for each in programs.iterdir():
+            each.chmod(0o755)
+        done.touch()
+    return jars, programs
+
+
 def _retrieve(title: str, wanted: Sequence[Artifact], jars: Path) -> None:
-    ivy = jars.parent / "ivy.xml"
-    ivy.write_text(WANTED.format("".join(DEPENDENCY.format(*each) for each in wanted)))
-    command = (
+    texts = [DEPENDENCY.format(*each) for each in wanted]
+    _ask_ivy(title, texts, jars / "[artifact]-[revision](-[classifier]).jar", KINDS)
+
+
+def _ask_ivy(title: str, wanted: Sequence[str], pattern: Path, kinds: Sequence[str]) -> None:
+    ivy = pattern.parent.parent / "ivy.xml"
+    ivy.write_text(WANTED.format("".join(wanted)))
+    command: tuple[str | Path, ...] = (
         *(find_java(), "-jar", of_pyspark("ivy"), "-warn", "-confs", "default"),
-        *("-ivy", ivy, "-types", *KINDS),
-        *("-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).jar"),
+        *("-ivy", ivy, "-types", *kinds, "-retrieve", pattern),
     )
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS)
@@ -122,5 +168,6 @@ if __name__ == "__main__":
     try:
         install(sys.argv[1] if len(sys.argv) > 1 else NEWEST)
         install_kafka()
+        install_grpc()
     except (ConfigurationError, JarsMissingError) as error:
         sys.exit(f"{error}\nThe tests that need it will fail.")
