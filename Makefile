@@ -82,7 +82,7 @@ install: $(VENV)/core.stamp ## install quire into .venv; then: . .venv/bin/activ
 demo: $(VENV)/core.stamp ## six bookies, three dice players, a leader killed: the main job in a minute (TLS=1)
 	@$(BIN)/python -m tutorial.demo $(if $(TLS),--tls)
 
-test: $(VENV)/test.stamp apache ## every test: pure, simulated, real processes, real ZooKeeper, real Spark; WORKERS=n
+test: $(VENV)/test.stamp $(VENV)/go.stamp apache ## every test: pure, simulated, real processes, real ZooKeeper, real Spark; WORKERS=n
 	@$(BIN)/python -m pytest -n $(WORKERS) $(FILES) --durations=20
 
 # Jars from Maven Central, once. Without them the tests that need them fail, and say why.

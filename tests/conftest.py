@@ -51,6 +51,7 @@ MARKS: Final = {
     "spark": ("spark",),
     "java": (
         "gateway/kafka/test_java_tools.py",
+        "gateway/rpc/test_go_client.py",
         "gateway/rpc/test_java_client.py",
         "acceptance",
         "bookkeeper/test_with_java.py",
@@ -80,6 +81,7 @@ MARKS: Final = {
         "fuzz",
         "gateway/kafka/test_clients.py",
         "gateway/kafka/test_java_tools.py",
+        "gateway/rpc/test_go_client.py",
         "gateway/rpc/test_java_client.py",
         "gateway/rpc/test_service.py",
         "healing/test_costs.py",

@@ -128,7 +128,9 @@ def _ask_ivy(title: str, wanted: Sequence[str], pattern: Path, kinds: Sequence[s
     ivy.write_text(WANTED.format("".join(wanted)))
     command: tuple[str | Path, ...] = (
         *(find_java(), "-jar", of_pyspark("ivy"), "-warn", "-confs", "default"),
-        *("-ivy", ivy, "-types", *kinds, "-retrieve", pattern),
+        *("-ivy", ivy, "-types"),
+        *kinds,
+        *("-retrieve", pattern),
     )
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS)
