@@ -48,11 +48,12 @@ began last would leave the other workers idle.
 """
 
 MARKS: Final = {
-    "spark": ("spark",),
+    "spark": ("spark", "gateway/kafka/test_spark.py"),
     "java": (
         "gateway/kafka/test_java_tools.py",
         "gateway/rpc/test_go_client.py",
         "gateway/rpc/test_java_client.py",
+        "gateway/kafka/test_spark.py",
         "acceptance",
         "bookkeeper/test_with_java.py",
         "tutorial",
@@ -83,6 +84,7 @@ MARKS: Final = {
         "gateway/kafka/test_java_tools.py",
         "gateway/rpc/test_go_client.py",
         "gateway/rpc/test_java_client.py",
+        "gateway/kafka/test_spark.py",
         "gateway/rpc/test_service.py",
         "healing/test_costs.py",
         "judges",

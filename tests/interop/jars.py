@@ -1,4 +1,4 @@
-"""The jars of Apache BookKeeper, Apache Kafka and gRPC, and the Java that runs them.
+"""The jars of BookKeeper, Kafka, Spark's Kafka source and gRPC, and the Java that runs them.
 
 Ivy and Janino come with PySpark, which the tests have anyway. Ivy installs the jars of a version
 from Maven Central, once for each version; its own cache in the user's home serves other checkouts.
@@ -29,6 +29,9 @@ PROTOBUF = "3.25.5"
 COMPILER = "3.39.0"
 """Eclipse's compiler of Java: a jar, so a Java without a compiler will do."""
 MACHINES = {"x86_64": "linux-x86_64", "aarch64": "linux-aarch_64"}
+SPARK_KAFKA = "4.2.0"
+"""The newest that Maven Central has: PySpark 4.3 came without one."""
+
 Artifact: TypeAlias = tuple[str, str, str]
 """Organisation, name and version."""
 
@@ -38,13 +41,16 @@ WANTED = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
 <configurations><conf name="default"/></configurations><dependencies>
 {}</dependencies></ivy-module>
 """
-DEPENDENCY = """<dependency org="{}" name="{}" rev="{}" conf="default"/>
+DEPENDENCY = """<dependency org="{}" name="{}" rev="{}" conf="default" transitive="{}"/>
 """
 PROGRAM = """<dependency org="{0}" name="{1}" rev="{2}" conf="default" transitive="false">
 <artifact name="{1}" type="exe" ext="exe" m:classifier="{3}"/></dependency>
 """
 BESIDE = ("org.apache.logging.log4j", "log4j-api", "2.18.0")
 """Named by no file that Ivy reads for 4.16; a release that wants a later one gets that."""
+
+POOL = ("org.apache.commons", "commons-pool2", "2.12.1")
+"""What Spark's Kafka source needs besides Kafka's client; the rest comes with PySpark."""
 
 KINDS = ("jar", "bundle", "nar")
 """Kinds of artifact that are jars: some of BookKeeper's own are published as nar."""
@@ -65,14 +71,20 @@ def install(version: str = NEWEST, cache: Path = CACHE) -> Path:
     return _install("Apache BookKeeper", version, wanted, cache)
 
 
-def _install(title: str, version: str, wanted: Sequence[Artifact], cache: Path) -> Path:
+def _install(
+    title: str,
+    version: str,
+    wanted: Sequence[Artifact],
+    cache: Path,
+    alone: bool = False,
+) -> Path:
     place = cache / version
     jars, done = place / "lib", place / "installed"
     if not done.is_file():
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         print(f"installing {title} {version} into {place}", flush=True)
-        _retrieve(f"{title} {version}", wanted, jars)
+        _retrieve(f"{title} {version}", wanted, jars, alone)
         done.touch()
     return jars
 
@@ -85,6 +97,18 @@ def install_kafka(version: str = KAFKA, cache: Path = CACHE) -> Path:
     names = ("kafka-tools", "kafka_2.13")
     wanted = [("org.apache.kafka", name, version) for name in names]
     return _install("Apache Kafka", f"kafka-{version}", wanted, cache)
+
+
+def install_spark_kafka(cache: Path = CACHE) -> list[Path]:
+    """Return the jars of Spark's own Kafka source and sink, as `install` does.
+
+    Raises `JarsMissingError`, `ConfigurationError` without Java or PySpark.
+    """
+    names = ("spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13")
+    wanted = [*(("org.apache.spark", name, SPARK_KAFKA) for name in names), POOL]
+    version = f"kafka-of-spark-{SPARK_KAFKA}"
+    own = _install("Spark's Kafka source", version, wanted, cache, alone=True)
+    return [*sorted(own.glob("*.jar")), install_kafka(cache=cache) / f"kafka-clients-{KAFKA}.jar"]
 
 
 def install_grpc(version: str = GRPC, cache: Path = CACHE) -> tuple[Path, Path]:
@@ -118,8 +142,9 @@ def install_grpc(version: str = GRPC, cache: Path = CACHE) -> tuple[Path, Path]:
     return jars, programs
 
 
-def _retrieve(title: str, wanted: Sequence[Artifact], jars: Path) -> None:
-    texts = [DEPENDENCY.format(*each) for each in wanted]
+def _retrieve(title: str, wanted: Sequence[Artifact], jars: Path, alone: bool) -> None:
+    others = str(not alone).lower()
+    texts = [DEPENDENCY.format(*each, others) for each in wanted]
     _ask_ivy(title, texts, jars / "[artifact]-[revision](-[classifier]).jar", KINDS)
 
 
@@ -171,5 +196,6 @@ if __name__ == "__main__":
         install(sys.argv[1] if len(sys.argv) > 1 else NEWEST)
         install_kafka()
         install_grpc()
+        install_spark_kafka()
     except (ConfigurationError, JarsMissingError) as error:
         sys.exit(f"{error}\nThe tests that need it will fail.")

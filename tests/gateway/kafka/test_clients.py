@@ -48,6 +48,7 @@ async def serving(
     tokens: tuple[Token, ...] = (),
     tls: ServingContext | None = None,
     limits: GatewayLimits | None = None,
+    seconds: float = SECONDS_MAX,
 ) -> AsyncIterator[str]:
     """A gateway for Kafka's clients; yields its address."""
     with closing(socket.socket()) as listening:
@@ -58,7 +59,7 @@ async def serving(
         owners = Owners(client, "http://one", limits, None, address)
         gateway = Gateway(client, owners, limits, tokens)
         port = KafkaPort(gateway, GatewayPlace("http://one", address))
-        async with port.serve(listening, tls), asyncio.timeout(SECONDS_MAX):
+        async with port.serve(listening, tls), asyncio.timeout(seconds):
             try:
                 yield address
             finally:
