@@ -100,8 +100,9 @@ class Writer(asyncio.Protocol):
 async def write(url: str, pid: int, given: argparse.Namespace) -> Round:
     """Run all writers for some seconds."""
     place = urlsplit(url)
-    assert place.hostname is not None
-    assert place.port is not None
+    host, port = place.hostname, place.port
+    assert host is not None
+    assert port is not None
     body = random.randbytes(given.bytes)
     head = f"POST {PATH} HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Length: {len(body)}\r\n"
     request = f"{head}Content-Type: application/octet-stream\r\n\r\n".encode() + body
@@ -114,9 +115,7 @@ async def write(url: str, pid: int, given: argparse.Namespace) -> Round:
         return time.perf_counter() < end
 
     async def connected() -> Writer:
-        _, writer = await loop.create_connection(
-            lambda: Writer(request, seen), place.hostname, place.port
-        )
+        _, writer = await loop.create_connection(lambda: Writer(request, seen), host, port)
         return writer
 
     writers = [await connected() for _ in range(given.writers)]

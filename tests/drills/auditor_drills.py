@@ -234,9 +234,10 @@ async def silenced() -> Proof:
 
 
 def _to_copy(found: dict[str, Any]) -> int:
-    """Return how many ledgers lack a copy that can be made."""
+    """Return how many ledgers lack a copy that can be made. Requests for the others stay open."""
     counts = found["counts"]
-    return sum(counts.get(each, 0) for each in ("one-copy", "short", "holes", "asked"))
+    ready = sum(counts.get(each, 0) for each in ("one-copy", "short", "holes"))
+    return int(ready or found["open"] - counts.get("no-copy", 0))
 
 
 async def away() -> Proof:
