@@ -23,6 +23,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from enum import IntEnum
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol, TypeVar
 
@@ -152,7 +153,7 @@ class OpenHandles:
         late: list[tuple[Stage, str]] = []
         for stage in Stage:
             handles = self._open(stage)
-            steps = [_quietly(each) if each.has_ended else each.close() for each in handles]
+            steps = [partial(_quietly, each) if each.has_ended else each.close for each in handles]
             for each, outcome in zip(handles, await self._at_once(steps), strict=True):
                 if isinstance(outcome, TimeoutError):
                     each.abandon()
@@ -178,7 +179,7 @@ class OpenHandles:
             handles = self._open(stage)
             for each in handles:
                 each.abandon()
-            await self._at_once([_quietly(each) for each in handles])
+            await self._at_once([partial(_quietly, each) for each in handles])
         self._forget()
 
     async def release(self, what: str, close: Callable[[], Awaitable[None]]) -> None:
@@ -187,17 +188,18 @@ class OpenHandles:
         async def step() -> None:
             await close()
 
-        (outcome,) = await self._at_once([step()])
+        (outcome,) = await self._at_once([step])
         if isinstance(outcome, TimeoutError):
             _log.warning("connect is left: %s did not close within the deadline", what)
         elif outcome is not None:
             raise outcome
 
     async def _at_once(
-        self, steps: Sequence[Coroutine[Any, Any, None]]
+        self, steps: Sequence[Callable[[], Coroutine[Any, Any, None]]]
     ) -> list[BaseException | None]:
         """Return each step's error, `TimeoutError` for a step that the deadline cut short."""
-        tasks = [asyncio.ensure_future(step) for step in steps]
+        loop = asyncio.get_running_loop()  # gone in a process that is being ended
+        tasks = [loop.create_task(step()) for step in steps]
         if not tasks:
             return []
         try:

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from quire.aio.timing import time_limit
-from quire.errors import InvalidRequestError, RetryError
+from quire.errors import InvalidRequestError
 from quire.extras import needed_for
 from quire.gateway.status import GatewayStatus, decode_status
 
@@ -30,7 +30,7 @@ PATH: Final = "/v1/status"
 logging.getLogger("httpx").setLevel(logging.WARNING)  # else each request is a line
 
 
-class GatewaySilentError(RetryError):
+class GatewaySilentError(Exception):
     """A gateway gave no status. The text says why, without the address."""
 
 
