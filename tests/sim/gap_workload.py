@@ -15,7 +15,7 @@ import random
 from typing import Final
 
 from quire.entry import EntryId, LedgerId, Sealer
-from quire.errors import CorruptEntryError, QuireError
+from quire.errors import CorruptEntryError, QuireError, UnreadableError
 from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
 from quire.log.manifest.options import LogOptions
@@ -121,6 +121,14 @@ class GapWorkload:
                 self.lost.add((segment, entry))
                 self.world.note_fault("entry lost")
 
+    def waits_for(self, ledger: LedgerId, entry: EntryId) -> Place | None:
+        """Return the place of a lost entry for which a bookie of its write set is in limbo."""
+        for segment, number, of, holders in self._copies():
+            if (of, number) == (ledger, entry) and (segment, number) in self.lost:
+                waiting = [each for each in holders if each.node and each.node.doubts(ledger)]
+                return (segment, number) if waiting else None
+        return None
+
     def _copies(self) -> list[tuple[int, EntryId, LedgerId, list[BookieMachine]]]:
         """Every entry of the log, and the bookies that it was written to."""
         found = []
@@ -181,7 +189,20 @@ class Reading:
             except QuireError as error:
                 client.trouble = error
                 self._workload.world.say(client.name, f"reads again: {error!r}")
+                self._pass_limbo(error)
                 await asyncio.sleep(PAUSE_SECONDS)
+
+    def _pass_limbo(self, error: QuireError) -> None:
+        """Go on behind a lost entry of which a bookie waits for a copy, as an operator does.
+
+        A bookie that was asked to fill a hole, and finds no sound copy, stays in limbo. That is no
+        verdict (G1), so no reader may leave the entry out by itself.
+        """
+        if isinstance(error, UnreadableError):
+            at = self._workload.waits_for(error.ledger, error.entry)
+            if at is not None:
+                self._next = Position(at[0], at[1] + 1, 0)
+                self._workload.world.note_fault("lost entry awaited")
 
     def _told_of(self, gap: Gap) -> None:
         sound = self._workload.records.keys() - self._workload.lost
