@@ -14,6 +14,7 @@ within `needed_for`, so that a missing package is an error with its remedy.
     cold       pyarrow                      segments in files
     iceberg    pyiceberg, pyarrow           a log as an Iceberg table
     tracing    opentelemetry-api            spans of clients, bookies and records: tracer_provider=…
+    pulsar     kazoo, cramjam               topics of Pulsar, with Snappy
     sasl       pure-sasl                    auth=sasl of zk://
     spark      pyspark, pyarrow             quire.spark
 """

@@ -105,6 +105,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.metastore",
         "quire.wire.varint",
     ),
+    "quire.bookkeeper.pulsar.topic": (*VALUES, "quire.bookkeeper", "quire.client_ledgers"),
     "quire.repair": (*VALUES, "quire.repair", "quire.ledger", "quire.metastore", "quire.storage"),
     "quire.log": (*VALUES, "quire.log", "quire.ledger", "quire.metastore"),
     "quire.metadata": (*VALUES, "quire.metadata", "quire.log", "quire.ledger", "quire.metastore"),
@@ -380,6 +381,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "google_crc32c": (
         "quire.metadata.archive",
         "quire.entry",
+        "quire.bookkeeper.pulsar.messages",
         "quire.storage.disk.blocks",
         "quire.metastore.record",
         "quire.log.cold.checksums",
@@ -427,7 +429,11 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.storage.server",
         "quire.console.server",
     ),
-    "zstandard": ("quire.log.records.batch", "quire.gateway.kafka.unpacking"),
+    "zstandard": (
+        "quire.log.records.batch",
+        "quire.gateway.kafka.unpacking",
+        "quire.bookkeeper.pulsar.compression",
+    ),
     "cryptography": (
         "quire.log.records.keyring",
         "quire.log.records.encryption",
@@ -439,7 +445,11 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.tracing.messages",
         "quire.tracing.provider",
     ),
-    "lz4": ("quire.log.records.batch", "quire.gateway.kafka.unpacking"),
+    "lz4": (
+        "quire.log.records.batch",
+        "quire.gateway.kafka.unpacking",
+        "quire.bookkeeper.pulsar.compression",
+    ),
     "prometheus_client": (
         "quire.storage.serving.metrics",
         "quire.metrics.families",

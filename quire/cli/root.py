@@ -21,6 +21,7 @@ from quire.cli.healing import healing
 from quire.cli.ledger import ledger
 from quire.cli.log import log
 from quire.cli.metadata import metadata
+from quire.cli.pulsar import pulsar
 from quire.cli.rights import rights
 from quire.cli.settings import Settings, json_option, store_option
 from quire.cli.spark import spark
@@ -67,5 +68,6 @@ def main(
 for _command in (
     *(cluster, bookie, log, ledger, election, metadata, healing, autorecovery, dump, bench, spark),
     *(config, context_group, gateway, console, top, certificates, rights),
+    *(pulsar,),
 ):
     main.add_command(_command)

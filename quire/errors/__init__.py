@@ -52,6 +52,7 @@
     │   ├── LogReplacedError           the log was deleted and recreated
     │   ├── PositionTrimmedError       the position was trimmed; `first` is the first one left
     │   ├── NoSuchBookieError          the cluster has no record of the bookie
+    │   ├── NoSuchTopicError           no such topic of Pulsar, or log of DistributedLog
     │   └── RecordsMissingError        a consumer's next records have left the log
     ├── ClosedError                the handle, ledger or log takes no more appends
     │   ├── LedgerClosedError          the ledger was closed
@@ -73,7 +74,8 @@
     │   ├── DecryptionError            an encrypted batch does not open with the given keys
     │   │   └── MissingKeyError            its key is not among the given keys
     │   ├── UnsupportedError           the system cannot do it
-    │   │   └── OpenedReadOnlyError        it was opened to be read only
+    │   │   ├── OpenedReadOnlyError        it was opened to be read only
+    │   │   └── UnreadableContentError     data of Pulsar or DistributedLog that quire cannot read
     │   ├── RefusedError               a bookie refuses this program as it is
     │   │   ├── TlsMismatchError           one side wants TLS, and the other has none
     │   │   ├── ClientRefusedError         a bookie does not serve this client, and says why
@@ -184,11 +186,13 @@ from quire.errors.peers import (
     LevelNeededError,
     MissingRightsError,
     NoSuchBookieError,
+    NoSuchTopicError,
     NotPermittedError,
     OpenedReadOnlyError,
     RefusedError,
     RightsRefusedError,
     TlsMismatchError,
+    UnreadableContentError,
     UnsupportedError,
     UpgradeRefusedError,
     WishRefusedError,
@@ -256,6 +260,7 @@ __all__ = [
     "NoSuchLedgerError",
     "NoSuchLogError",
     "NoSuchNodeError",
+    "NoSuchTopicError",
     "NodeExistsError",
     "NotEnoughBookiesError",
     "NotEnoughDomainsError",
@@ -289,6 +294,7 @@ __all__ = [
     "TransactionEndedError",
     "TxidOrderError",
     "UnauthorizedError",
+    "UnreadableContentError",
     "UnreadableError",
     "UnsupportedError",
     "UntrustedBookieError",

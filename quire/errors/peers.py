@@ -104,6 +104,28 @@ class OpenedReadOnlyError(UnsupportedError):
         )
 
 
+class UnreadableContentError(UnsupportedError):
+    """Data of another system that quire cannot read, and does not pass over."""
+
+    def __init__(self, subject: str, what: str, remedy: str) -> None:
+        super().__init__(subject, what)
+        self.args = (f"{subject} {what}: {remedy}",)
+
+
+class NoSuchTopicError(NotFoundError):
+    """The metadata store has no record of a topic of Pulsar, or of a log of DistributedLog."""
+
+    def __init__(self, topic: str, path: str, uri: str) -> None:
+        super().__init__(
+            f"{topic} is not at {path} of {uri}: check the name and the root of the URI. Topics "
+            "with metadata in Oxia, etcd or RocksDB have no record in ZooKeeper, and cannot "
+            "be read"
+        )
+        self.topic = topic
+        self.path = path
+        self.uri = uri
+
+
 class RefusedError(InvalidRequestError):
     """A bookie refuses this program as it is: a certificate, an option or a right is missing."""
 

@@ -231,6 +231,7 @@ COMMANDS: Final[Mapping[str, frozenset[Action]]] = {
     "metadata check": _LOOKS,
     "metadata protect": frozenset({ADMINISTER}),
     "metadata restore": frozenset({ADMINISTER}),
+    "pulsar cat": _READS,
     "rights apply": frozenset({ADMINISTER}),
     "rights check": _LOOKS,
     "rights grant": frozenset({ADMINISTER}),

@@ -1,4 +1,4 @@
-"""The jars of BookKeeper, Kafka, Spark's Kafka source and gRPC, and the Java that runs them.
+"""The jars of BookKeeper, Kafka, Pulsar, gRPC and Spark's Kafka source, and the Java for them.
 
 Ivy and Janino come with PySpark, which the tests have anyway. Ivy installs the jars of a version
 from Maven Central, once for each version; its own cache in the user's home serves other checkouts.
@@ -31,7 +31,7 @@ COMPILER = "3.39.0"
 MACHINES = {"x86_64": "linux-x86_64", "aarch64": "linux-aarch_64"}
 SPARK_KAFKA = "4.2.0"
 """The newest that Maven Central has: PySpark 4.3 came without one."""
-
+PULSAR = "3.0.7"
 Artifact: TypeAlias = tuple[str, str, str]
 """Organisation, name and version."""
 
@@ -142,6 +142,16 @@ def install_grpc(version: str = GRPC, cache: Path = CACHE) -> tuple[Path, Path]:
     return jars, programs
 
 
+def install_pulsar(version: str = PULSAR, cache: Path = CACHE) -> Path:
+    """Return the directory of the jars that make Pulsar's entries and topics, as `install` does.
+
+    Raises `JarsMissingError`, `ConfigurationError` without Java or PySpark.
+    """
+    names = ("managed-ledger", "pulsar-common")
+    wanted = [("org.apache.pulsar", name, version) for name in names]
+    return _install("Apache Pulsar", f"pulsar-{version}", [*wanted, BESIDE], cache)
+
+
 def _retrieve(title: str, wanted: Sequence[Artifact], jars: Path, alone: bool) -> None:
     others = str(not alone).lower()
     texts = [DEPENDENCY.format(*each, others) for each in wanted]
@@ -197,5 +207,6 @@ if __name__ == "__main__":
         install_kafka()
         install_grpc()
         install_spark_kafka()
+        install_pulsar()
     except (ConfigurationError, JarsMissingError) as error:
         sys.exit(f"{error}\nThe tests that need it will fail.")

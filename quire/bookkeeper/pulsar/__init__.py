@@ -1,0 +1,12 @@
+"""Topics of Apache Pulsar, read from their ledgers without a broker.
+
+A topic is a managed ledger: a record in ZooKeeper lists its ledgers, and each entry of these holds
+a message, a batch of messages, or a chunk of one. Nothing here writes, fences or recovers, so a
+broker that owns the topic notices no reader.
+
+Read `names.py` (topics and message ids), `managed_ledger.py` (the list of ledgers),
+`compression.py`, `messages.py` (what an entry holds), `chunks.py`, and `topic.py`, the reader. All
+but the last are pure.
+
+Not here: schemas, cursors, compacted topics, and what docs/bookkeeper.md names as refused.
+"""
