@@ -99,7 +99,7 @@ class Summary:
     worst: tuple[LedgerId, ...] = ()
     """Some ledgers that need copies, the most urgent first."""
     totals: Mapping[str, int] = field(default_factory=dict)
-    """What the auditor counted since it was elected, by the fields of `Tally`."""
+    """The auditor's counts since it was elected, by the fields of `Tally`."""
     bookies: Mapping[str, int] = field(default_factory=dict)
     """How many bookies there are, by state."""
     oldest_ms: int = 0

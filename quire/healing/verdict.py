@@ -83,7 +83,7 @@ COPIES: Final = {
         "start bookies in the missing domains: the copies move there, `quire healing status`",
     ),
 }
-"""What the auditor's counts mean."""
+"""The meanings of the auditor's counts."""
 
 
 class Finding(NamedTuple):

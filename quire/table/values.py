@@ -1,4 +1,4 @@
-"""Where a table is, and what a run made of it. Pure; needs no pyiceberg."""
+"""The place of a table, and the result of a run. Pure; needs no pyiceberg."""
 
 from __future__ import annotations
 

@@ -119,6 +119,25 @@ def test_an_unfinished_message_ends_with_the_next_of_its_producer() -> None:
     assert found.payload == b"bd"
 
 
+@pytest.mark.parametrize("start", [None, AT])
+def test_a_missing_chunk_is_named(start: MessageId | None) -> None:
+    def chunk(number: int) -> Chunk:
+        at = MessageId(-1, 7, 3 + number)
+        fields = [*BASE, (26, "u"), (27, 4), (28, 4), (29, number)]
+        found = decode_entry(at, entry(fields))
+        assert isinstance(found, Chunk)
+        return found
+
+    chunks = Chunks(start)
+    assert chunks.add(chunk(0)) is None
+    with pytest.raises(UnreadableContentError, match="7:5:-1 is chunk 2 of 4, and chunk 1 is miss"):
+        chunks.add(chunk(2))
+    after = chunk(2).id.next
+    with pytest.raises(UnreadableContentError, match=r"has no chunk before it.* at 7:6:-1:0"):
+        Chunks(after).add(chunk(3))
+    assert Chunks(chunk(3).id.next).add(chunk(3)) is None
+
+
 def test_chunks_beyond_the_limit_are_refused() -> None:
     fields = [*BASE, (26, "u"), (27, 2), (28, UNPACKED_BYTES_MAX + 1), (29, 0)]
     chunk = decode_entry(AT, entry(fields))

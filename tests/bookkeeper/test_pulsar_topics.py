@@ -73,6 +73,21 @@ async def test_an_open_ledger_is_read_to_its_last_confirmed_entry() -> None:
         await writer.close()
 
 
+async def test_an_open_ledger_before_the_newest_is_refused() -> None:
+    async with cluster() as tree, quire.connect(f"{URI}&write=true") as client:
+        writer = await client.create_ledger()
+        await writer.append_many([ENTRIES["plain"], ENTRIES["indexed"]])
+        newest = await write(client, [ENTRIES["plain"]])
+        await register(tree, "torn", [(writer.ledger, 0), (newest, 1)])
+        with pytest.raises(UnreadableContentError, match=f"not closed.* ledger {newest} is"):
+            await read(client, "torn")
+        later = await read(client, "torn", MessageId(-1, newest, 0))
+        assert [each.payload for each in later] == [b"hello"]
+        await writer.close()
+        whole = await read(client, "torn")
+        assert [each.payload for each in whole] == [b"hello", b"counted", b"hello"]
+
+
 async def test_partitions_are_read_one_after_the_other() -> None:
     async with cluster() as tree, quire.connect(f"{URI}&write=true") as client:
         for number, name in ((0, "plain"), (2, "indexed")):

@@ -5,8 +5,10 @@ a message, a batch of messages, or a chunk of one. Nothing here writes, fences o
 broker that owns the topic notices no reader.
 
 Read `names.py` (topics and message ids), `managed_ledger.py` (the list of ledgers),
-`compression.py`, `messages.py` (what an entry holds), `chunks.py`, and `topic.py`, the reader. All
-but the last are pure.
+`compression.py`, `messages.py` (the contents of an entry), `chunks.py`, and `topic.py`, the
+reader. All but the last are pure.
 
-Not here: schemas, cursors, compacted topics, and what docs/bookkeeper.md names as refused.
+Not here: schemas, cursors, compacted topics, and all that docs/bookkeeper.md names as refused.
+
+May import: values, quire.bookkeeper; `topic.py` also quire.client_ledgers.
 """

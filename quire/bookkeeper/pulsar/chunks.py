@@ -2,7 +2,8 @@
 
 Chunks of one message have one uuid and stand in their order; messages of other producers may stand
 between them. A producer that failed leaves a message without end, which was never sent: it is
-dropped when the same producer begins the next. A repeated chunk was sent again.
+dropped when the same producer begins the next. A repeated chunk was sent again. A chunk that is
+missing in the middle is an error.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class Chunks:
         """Take the next chunk; return the message that it ends.
 
         Raises:
-            UnreadableContentError: the message begins before `start`, or unfinished messages hold
-                more than `BYTES_MAX`.
+            UnreadableContentError: the message begins before `start`, one of its chunks is
+                missing, or unfinished messages hold more than `BYTES_MAX`.
             CorruptEntryError: the joined bytes do not unpack.
         """
         if chunk.number == 0:
@@ -46,9 +47,12 @@ class Chunks:
             return None
         if chunk.number < len(parts):  # sent again
             return None
-        if chunk.number > len(parts):  # chunks between were lost before they were sent
-            self._drop(chunk.message.producer)
-            return None
+        if chunk.number > len(parts):
+            raise UnreadableContentError(
+                f"message {chunk.id}",
+                f"is chunk {chunk.number} of {chunk.count}, and chunk {len(parts)} is missing",
+                f"begin after it, at {chunk.id.next}",
+            )
         parts.append(chunk.part)
         self._held += len(chunk.part)
         self._check_size(chunk)
@@ -81,8 +85,9 @@ class Chunks:
         if self._start is not None and chunk.id >= self._start:
             raise UnreadableContentError(
                 f"message {chunk.id}",
-                f"is chunk {chunk.number} of {chunk.count}, and reading began at {self._start}",
-                "begin at an earlier message",
+                f"is chunk {chunk.number} of {chunk.count}, and the reading from {self._start} "
+                "has no chunk before it",
+                f"begin at an earlier message, or after this one, at {chunk.id.next}",
             )
 
     def _check_size(self, chunk: Chunk) -> None:

@@ -32,7 +32,7 @@ def unpack(codec: int, data: bytes, size: int) -> bytes:
     if not 0 <= size <= UNPACKED_BYTES_MAX:
         raise MalformedError(f"{size} bytes unpacked: the limit is {UNPACKED_BYTES_MAX}")
     if codec not in _CODECS:
-        raise MalformedError(f"codec {codec} is none of 0 to {max(_CODECS)}")
+        raise MalformedError(f"codec {codec} is not one of 0 to {max(_CODECS)}")
     unpacked = _CODECS[codec](data, size)
     if len(unpacked) != size:
         raise MalformedError(f"{len(unpacked)} bytes unpacked, and {size} are announced")

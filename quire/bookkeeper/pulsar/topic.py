@@ -51,7 +51,8 @@ async def read_topic(
     Raises:
         NoSuchTopicError: ZooKeeper has no record of the topic.
         UnreadableContentError: a message is encrypted or in a transaction, a ledger was offloaded,
-            or a chunked message began before `start`.
+            a ledger before the newest is not closed, a chunk is missing, or a chunked message
+            began before `start`.
         CorruptEntryError: an entry is damaged.
         CorruptRecordError: the topic's record is damaged, or a ledger is shorter than it says.
         UnreadableError: too few copies can be read.
@@ -94,11 +95,12 @@ async def _read(
     client: LedgerClient, name: TopicName, number: int, start: MessageId | None, password: bytes
 ) -> AsyncGenerator[PulsarMessage, None]:
     chunks = Chunks(start)
-    for part in await _ledgers(client, name, is_partition=number != SINGLE):
+    parts = await _ledgers(client, name, is_partition=number != SINGLE)
+    for part in parts:
         if start is not None and part.ledger < start.ledger:
             continue
         first = start.entry if start is not None and part.ledger == start.ledger else 0
-        async with aclosing(_entries(client, name, part, first, password)) as entries:
+        async with aclosing(_entries(client, name, part, parts[-1], first, password)) as entries:
             async for entry in entries:
                 at = MessageId(number, entry.ledger, entry.entry)
                 for message in _messages(chunks, at, entry.payload):
@@ -119,7 +121,12 @@ async def _ledgers(
 
 
 async def _entries(
-    client: LedgerClient, name: TopicName, part: ManagedLedgerPart, first: int, password: bytes
+    client: LedgerClient,
+    name: TopicName,
+    part: ManagedLedgerPart,
+    newest: ManagedLedgerPart,
+    first: int,
+    password: bytes,
 ) -> AsyncGenerator[Entry, None]:
     if part.is_offloaded:
         raise UnreadableContentError(
@@ -135,6 +142,12 @@ async def _entries(
                 name.path,
                 f"ledger {part.ledger} ends with entry {last}, and {part.entries} entries are "
                 "listed",
+            )
+        if part is not newest and not reader.is_closed:
+            raise UnreadableContentError(
+                f"ledger {part.ledger} of topic {name}",
+                f"is not closed, and is not the newest: ledger {newest.ledger} is",
+                "read it with a Pulsar client, so a broker recovers it, or begin at a later one",
             )
         if first <= last:
             async with aclosing(reader.read(first, last)) as entries:

@@ -72,8 +72,8 @@ class KafkaConnection:
     """A connection, until either side ends it.
 
     Args:
-        reader: what the client sends.
-        writer: what it gets.
+        reader: the requests of the client.
+        writer: the answers to it.
         answer: answers a request.
         is_known: whether the client has logged in, or need not.
         space: bytes of all connections.
@@ -109,7 +109,7 @@ class KafkaConnection:
         self._tasks = Tasks()
         self._is_ended = asyncio.Event()
         self._is_stalled = False
-        """The client takes no answers: what it did not take is dropped."""
+        """The client takes no answers: the rest is dropped."""
 
     def end(self) -> None:
         """Take no further request; appends under way are still answered."""

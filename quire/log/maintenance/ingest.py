@@ -158,7 +158,7 @@ class Ingest:
             OvertakenError: the job has reached another sequence than `after`.
             JobReusedError: a stream continues under the job of another stream, or repeats a
                 sequence with other records.
-            ForgottenJobError: the log no longer remembers what the job did.
+            ForgottenJobError: the log no longer remembers the job's result.
             TooManyJobsError: the job is new, and the log may not forget another job yet.
             LogFullError, LogSealedError, LogBeingDeletedError: the log takes no segments.
             NoSuchLedgerError: another attempt of the job deleted a part; or a part was ingested and
@@ -225,7 +225,7 @@ class Ingest:
         return LogJobs(self._record.name, tuple(found), forgotten)
 
     async def _part(self, ledger: LedgerId) -> PartInfo | None:
-        """Return what the record of a part says, None if it is deleted."""
+        """Return the content of a part's record, None if it is deleted."""
         try:
             metadata = await self._catalog.metadata(ledger)
         except NoSuchLedgerError:
