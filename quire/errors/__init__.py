@@ -52,7 +52,7 @@
     │   ├── LogReplacedError           the log was deleted and recreated
     │   ├── PositionTrimmedError       the position was trimmed; `first` is the first one left
     │   ├── NoSuchBookieError          the cluster has no record of the bookie
-    │   ├── NoSuchTopicError           no such topic of Pulsar, or log of DistributedLog
+    │   ├── NoSuchTopicError           the store has no record of a topic of Pulsar
     │   └── RecordsMissingError        a consumer's next records have left the log
     ├── ClosedError                the handle, ledger or log takes no more appends
     │   ├── LedgerClosedError          the ledger was closed
@@ -75,7 +75,7 @@
     │   │   └── MissingKeyError            its key is not among the given keys
     │   ├── UnsupportedError           the system cannot do it
     │   │   ├── OpenedReadOnlyError        it was opened to be read only
-    │   │   └── UnreadableContentError     data of Pulsar or DistributedLog that quire cannot read
+    │   │   └── UnreadableContentError     data of Pulsar that quire cannot read
     │   ├── RefusedError               a bookie refuses this program as it is
     │   │   ├── TlsMismatchError           one side wants TLS, and the other has none
     │   │   ├── ClientRefusedError         a bookie does not serve this client, and says why

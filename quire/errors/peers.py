@@ -113,7 +113,7 @@ class UnreadableContentError(UnsupportedError):
 
 
 class NoSuchTopicError(NotFoundError):
-    """The metadata store has no record of a topic of Pulsar, or of a log of DistributedLog."""
+    """The metadata store has no record of a topic of Pulsar."""
 
     def __init__(self, topic: str, path: str, uri: str) -> None:
         super().__init__(
