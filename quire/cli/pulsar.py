@@ -14,6 +14,7 @@ from quire.cli.payloads import encode_payload, payload_fields, payload_option
 from quire.cli.replication import password_option
 from quire.cli.settings import Settings, run, with_settings
 from quire.errors import InvalidRequestError
+from quire.log.records.attribute_json import text_field
 
 
 def _message_id(text: str) -> MessageId:
@@ -84,7 +85,7 @@ def _print(settings: Settings, message: PulsarMessage, encoding: str) -> None:
     print_json(
         {
             "id": str(message.id),
-            "key": None if message.key is None else message.key.decode(errors="backslashreplace"),
+            **text_field("key", message.key),
             "properties": dict(message.properties),
             "publish_ms": message.publish_ms,
             "event_ms": message.event_ms,

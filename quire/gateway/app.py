@@ -30,6 +30,7 @@ from quire.gateway.bodies import (
     record_fields,
 )
 from quire.gateway.consumers import Consumers
+from quire.gateway.elections import check_log
 from quire.gateway.limits import Admission, GatewayLimits
 from quire.gateway.metered import GatewayMeter
 from quire.gateway.owners import Owners
@@ -275,6 +276,7 @@ async def show_log(gateway: Gateway, request: Request) -> Response:
 
 async def create_log(gateway: Gateway, request: Request) -> Response:
     """Create a log; the body may have options, as `quire log set` takes them."""
+    check_log(_name(request))
     options = await _json(gateway, request)
     if not all(isinstance(each, str) for each in options.values()):
         raise InvalidRequestError("the values of options are text")

@@ -27,6 +27,7 @@ from quire.client import Client
 from quire.election.election import Leader
 from quire.errors import QuireError
 from quire.gateway.answers import BusyError, ElsewhereError, LedElsewhereError, NotReadyError
+from quire.gateway.elections import check_log
 from quire.gateway.limits import GatewayLimits
 from quire.gateway.place import GatewayPlace
 from quire.log.leader.log import Log
@@ -86,8 +87,10 @@ class Owners:
             LedElsewhereError: another program than a gateway leads it.
             NotReadyError: it is being taken over or handed over.
             BusyError: this gateway writes as many logs as it may.
+            InvalidRequestError: no gateway writes a log of this name.
             QuireError: the log cannot be taken over; the errors of `Client.open_log`.
         """
+        check_log(name)
         owned = await self._own(name)
         owned.uses += 1
         owned.touched.set()

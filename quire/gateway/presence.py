@@ -3,8 +3,6 @@
 Every gateway stands in one election of all of them while it serves. No office comes with it: the
 election is used for its list of candidates, which forgets a dead one after its session. Kafka's
 clients are told of the gateways in it that have a port for them, and a console asks each of them.
-
-The election's name is older than gateways without Kafka's port.
 """
 
 from __future__ import annotations
@@ -17,9 +15,8 @@ from quire.aio.backoff import Backoff
 from quire.aio.tasks import Tasks
 from quire.client import Client
 from quire.errors import QuireError
+from quire.gateway.elections import GATEWAYS
 from quire.gateway.place import GatewayPlace
-
-ELECTION: Final = "kafka-gateways"
 
 BACKOFF: Final = Backoff(first=0.02, last=5.0)
 
@@ -31,7 +28,7 @@ class GatewayPresence:
 
     def __init__(self, client: Client, place: GatewayPlace) -> None:
         self._name = str(place)
-        self._election = client.election(ELECTION, self._name)
+        self._election = client.election(GATEWAYS, self._name)
         self._tasks = Tasks()
 
     def begin(self) -> None:
@@ -71,7 +68,7 @@ def places_of(candidates: list[str]) -> list[GatewayPlace]:
 
 async def known_gateways(client: Client) -> list[GatewayPlace]:
     """Return the gateways of a cluster, sorted. Raises the store's errors."""
-    election = client.election(ELECTION)
+    election = client.election(GATEWAYS)
     try:
         return sorted(set(places_of(await election.candidates())), key=str)
     finally:

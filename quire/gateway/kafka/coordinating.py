@@ -20,6 +20,7 @@ from quire.aio.timing import time_limit
 from quire.client import Client
 from quire.errors import InvalidRequestError, NoSuchCursorError, QuireError
 from quire.gateway.answers import BusyError, GatewayError
+from quire.gateway.elections import election_of_group
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.groups import ConsumerGroup, JoinAnswer, JoinRequest, PartAnswer
@@ -29,7 +30,6 @@ from quire.gateway.limits import GatewayLimits
 from quire.gateway.place import GatewayPlace
 from quire.rights.roles import Action
 
-ELECTION: Final = "kafka-group/{}"
 MEMBER_SECONDS_MAX: Final = 1800.0
 """A member may be silent, and a group may wait for it, for so long: half an hour, as Kafka has it.
 """
@@ -66,7 +66,7 @@ class Coordinators:
 
         Raises `BusyError` when this gateway coordinates as many groups as it may, and `QuireError`.
         """
-        leader = await self._client.election(ELECTION.format(group)).leader()
+        leader = await self._client.election(election_of_group(group)).leader()
         if leader is not None and leader.candidate != self._candidate:
             place = GatewayPlace.named(leader.candidate)
             return None if place is None or place.kafka is None else node_at(place.kafka)
@@ -99,7 +99,7 @@ class Coordinators:
         return held + size <= self._limits.bytes // GROUPS_SHARE
 
     async def _lead(self, name: str, led: _Led) -> None:
-        election = self._client.election(ELECTION.format(name), self._candidate)
+        election = self._client.election(election_of_group(name), self._candidate)
         try:
             async with election.lead() as leadership:
                 led.group = ConsumerGroup(self._limits.members)

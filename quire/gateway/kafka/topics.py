@@ -17,6 +17,7 @@ from quire.errors import (
     QuireError,
 )
 from quire.gateway.answers import GatewayError
+from quire.gateway.elections import check_log
 from quire.gateway.kafka.broker import (
     PARTITION,
     Broker,
@@ -74,6 +75,7 @@ async def _topic(
             if not getattr(request, "allow_auto_topic_creation", True):
                 return fields | {"error_code": ErrorCode.unknown_topic_or_partition}
             broker.check(session, Action.APPEND, name)
+            check_log(name)
             with suppress(LogExistsError):
                 await broker.client.create_log(name)
         leader = await _leader(broker, name, list(nodes.values()))
@@ -122,6 +124,7 @@ async def _create(broker: Broker, session: KafkaSession, topic: Any, request: An
     fields = {"name": topic.name, "topic_id": None, "configs": []}
     try:
         check_topic(topic.name)
+        check_log(topic.name)
         broker.check(session, Action.APPEND, topic.name)
     except QuireError as error:
         code = code_of(error)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from quire.errors import InvalidRequestError, NoSuchCursorError
+from quire.gateway.elections import check_log
 from quire.gateway.quotas import Direction
 from quire.gateway.rpc import logs_pb2 as pb
 from quire.gateway.rpc.caller import Caller
@@ -62,6 +63,7 @@ async def describe_log(caller: Caller, request: pb.DescribeLogRequest) -> pb.Log
 
 async def create_log(caller: Caller, request: pb.CreateLogRequest) -> pb.LogDescription:
     """Create a log."""
+    check_log(request.log)
     options = dict(request.options)
     return _description(await caller.gateway.client.create_log(request.log, options))
 
