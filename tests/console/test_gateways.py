@@ -45,7 +45,7 @@ def test_gateways_are_listed_with_logs_clients_groups_and_errors() -> None:
     page = gateways(scene.with_gateways(healthy()))
     serves, silent = page.gateways
     assert (serves.state, serves.logs, serves.requests_per_second) == ("serves", 2, 120.5)
-    assert serves.note == "1 slow consumer, 1 client below its quota"
+    assert serves.note == "1 slow consumer, 1 client over its quota"
     assert serves.since_ms == NOW - 3_600_000
     assert (silent.state, silent.note, silent.version) == ("silent", "no answer within 3 s", "–")
     assert [(each.log, each.since_ms) for each in page.logs] == [

@@ -153,7 +153,7 @@ def _row(look: GatewayLook, logs: int, now_ms: int) -> GatewayRow:
     note = ""
     if waits:
         note = f"{words.plural(int(status.slow_total), 'slow consumer')}, " + words.plural(
-            int(status.late_total), "client below its quota", "clients below their quota"
+            int(status.late_total), "client over its quota", "clients over their quota"
         )
     return GatewayRow(
         *(place.url, place.kafka or "", place.grpc or ""),
