@@ -42,7 +42,7 @@ REQUESTS_MAX: Final = 8
 """Requests that a bookie has open at most when it is asked for the sake of spread."""
 
 BLOCKED_MAX: Final = 16
-"""Ledgers that one round looks at although the bookie that they want has as many."""
+"""Ledgers that one round looks at in vain, because their targets have so many requests open."""
 
 AGAIN_SECONDS: Final = 3600.0
 """After which everything is decided on anew: a request may have been taken back."""
