@@ -30,7 +30,7 @@ from quire.spark.offsets import (
     parse_starting,
 )
 from quire.spark.packing import SPLIT_BYTES, PartitionLimits
-from quire.units import parse_seconds
+from quire.units import parse_bytes, parse_seconds
 
 T = TypeVar("T")
 
@@ -343,7 +343,7 @@ def _bounds(given: Given) -> Bounds:
 
 def _limits(given: Given) -> PartitionLimits:
     return PartitionLimits(
-        given.get("splitBytes", _positive, SPLIT_BYTES),
+        given.get("splitBytes", _size, SPLIT_BYTES),
         given.get("minPartitions", _positive, 1),
         given.get("maxRecordsPerPartition", _positive, None),
     )
@@ -463,6 +463,13 @@ def _positive(text: str) -> Any:
     if _natural(text) == 0:
         raise ValueError("write a whole number above 0")
     return int(text)
+
+
+def _size(text: str) -> int:
+    size = parse_bytes(text)
+    if size < 1:
+        raise ValueError("write a size above 0, such as 64MiB")
+    return size
 
 
 def _flag(text: str) -> bool:

@@ -50,6 +50,7 @@ def test_the_schema_is_that_of_the_columns() -> None:
         ({"fromposition": "1.2"}, "fromPosition='1.2'"),
         ({"totime": "2020-01-01T00:00:00"}, "toTime=.*time zone"),
         ({"splitbytes": "0"}, "splitBytes='0'"),
+        ({"splitbytes": "1k"}, "splitBytes='1k'.*KiB"),
         ({"columns": "offset,colour"}, "columns=.*'colour' is not one of"),
         ({"pushdown": "true"}, "'pushdown' is not one of"),
         ({"maxrecordspertrigger": "5"}, "'maxrecordspertrigger' is not one of a read of"),
