@@ -1,20 +1,26 @@
-"""Rows of the Django model become records: in a process of its own, as settings are global."""
+"""Rows of the Django model become records, in SQLite and in PostgreSQL.
+
+Each program is a process of its own, as Django's settings are global.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.postgres import Postgres
+
 ROOT = Path(__file__).resolve().parents[2]
 
 PROGRAM = """
-import sqlite3, sys
+import sys
 import django
 from django.conf import settings
 
 settings.configure(
-    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": sys.argv[1]}},
+    DATABASES={"default": {"ENGINE": "django.db.backends." + sys.argv[1], "NAME": sys.argv[2]}},
     INSTALLED_APPS=[], USE_TZ=True,
 )
 django.setup()
@@ -38,7 +44,12 @@ try:
         raise ZeroDivisionError
 except ZeroDivisionError:
     pass
-rows = sqlite3.connect(sys.argv[1], check_same_thread=False)
+if sys.argv[1] == "sqlite3":
+    import sqlite3
+    rows = sqlite3.connect(sys.argv[2], check_same_thread=False)
+else:
+    import psycopg
+    rows = psycopg.connect()
 with MemoryCluster() as cluster, quire.sync.connect(cluster.store_uri) as client:
     print(quire.sync.sql.relay(client, "orders", rows, follow=False))
     Outbox.objects.create(log="orders", payload=b"b")
@@ -49,10 +60,20 @@ rows.close()
 """
 
 
-def test_rows_of_the_model_become_records(tmp_path: Path) -> None:
+def run(engine: str, name: str, environment: dict[str, str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / "shop.db")],
+        [sys.executable, "-c", PROGRAM, engine, name],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        env=os.environ | environment,
     )  # fmt: skip
     assert done.stderr == ""
     assert done.stdout == "1\n1\n[(b'a', b'k', (('h', b'1'),)), (b'b', None, ())]\n0\n"
+
+
+def test_rows_of_the_model_become_records(tmp_path: Path) -> None:
+    run("sqlite3", str(tmp_path / "shop.db"), {})
+
+
+def test_rows_of_the_model_in_postgresql_become_records(server: Postgres) -> None:
+    variables = server.environment()
+    run("postgresql", variables["PGDATABASE"], variables)
