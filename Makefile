@@ -188,8 +188,8 @@ interop: ROUNDS ?= 25
 interop: $(VENV)/test.stamp ## quire and Apache BookKeeper's Java client on its bookies, ROUNDS=n of failures
 	@$(BIN)/python -m tests.interop --rounds $(ROUNDS) $(if $(VERSIONS),--versions $(VERSIONS))
 
-soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble
-	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(ZOOKEEPER),--zookeeper $(ZOOKEEPER))
+soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble, TLS=1
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(ZOOKEEPER),--zookeeper $(ZOOKEEPER)) $(if $(TLS),--tls)
 
 fuzz: $(VENV)/test.stamp ## wrong requests to a bookie with TLS on both ports: REQUESTS=n of SEED=n; goes on where it ended
 	@$(BIN)/python -m tests.fuzz --requests $(REQUESTS) --seed $(or $(SEED),1)

@@ -1,4 +1,4 @@
-"""Real processes, random kills and pauses, one history: `make soak MINUTES=n ZOOKEEPER=3`.
+"""Real processes, random kills and pauses, one history: `make soak MINUTES=n ZOOKEEPER=3 TLS=1`.
 
 Three workers share one log over six bookies. Again and again the driver kills or pauses the leader
 (and now and then kills and restarts a bookie), waits for the next leader, and starts what it killed
@@ -13,6 +13,8 @@ printed against it:
 
 Every process writes down what took effect in it (quire/event_log.py). When all have ended, the
 events must be a behaviour of the specification of the ledger protocol (tests/spec/files.py).
+
+With `--tls` bookies and clients have certificates, and neither talks to a peer without one.
 
 With `--history DIRECTORY` every process keeps there what it asked and was told, for the judges
 (tests/judges): one file for each life of a worker, and one of the driver for the last read.
@@ -74,9 +76,15 @@ class Workers:
     """The worker processes, alive and dead."""
 
     def __init__(
-        self, store: str, options: tuple[str, ...] = (), history: Path | None = None
+        self,
+        store: str,
+        options: tuple[str, ...] = (),
+        history: Path | None = None,
+        cluster: str | None = None,
     ) -> None:
         self.store = store
+        self.cluster = cluster or store
+        """Where a worker connects to: the directory of a cluster has its certificates too."""
         self.options = options
         self.history = history
         """The directory for what the workers record for the judges, if they are to."""
@@ -93,7 +101,7 @@ class Workers:
         process = await asyncio.create_subprocess_exec(
             *self.prefixes.get(slot, ()),
             *(sys.executable, "-m", "tests.soak_worker"),
-            *("--store", self.store, "--name", life.name, *self.options),
+            *("--store", self.cluster, "--name", life.name, *self.options),
             *("--history", str(history or os.devnull)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -320,11 +328,14 @@ async def soak(
     zookeeper: int | None,
     events: Path,
     history: Path | None = None,
+    *,
+    tls: bool = False,
 ) -> bool:
     """Run a soak, with its events and, for the judges, its history in two directories."""
     with tempfile.TemporaryDirectory(prefix="quire-soak-") as directory, observed(events):
-        async with LocalCluster(Path(directory), BOOKIES, zookeeper=zookeeper) as cluster:
-            workers = Workers(cluster.store_uri, history=history)
+        made = LocalCluster(Path(directory), BOOKIES, zookeeper=zookeeper, tls=tls)
+        async with made as cluster:
+            workers = Workers(cluster.store_uri, history=history, cluster=directory)
             storm = Storm(cluster, random.Random(seed))
             try:
                 for slot in ("a", "b", "c"):
@@ -333,7 +344,7 @@ async def soak(
                 await workers.caught_up()
             finally:
                 await workers.end()
-            log = await read_whole_log(cluster.store_uri, history)
+            log = await read_whole_log(directory, history)
     wrong = check(workers.lives, log)
     acked = sum(len(life.acked) for life in workers.lives)
     for line in wrong[:SHOWN_MAX]:
@@ -356,6 +367,7 @@ def main() -> None:
     arguments.add_argument("--kills", type=int, default=3, help="depose at least so many leaders")
     arguments.add_argument("--seed", type=int, default=1)
     arguments.add_argument("--zookeeper", type=int, help="keep the metadata in so many servers")
+    arguments.add_argument("--tls", action="store_true", help="mutual TLS on both ports")
     arguments.add_argument("--events", type=Path, help="keep the event files in this directory")
     arguments.add_argument("--history", type=Path, help="keep what the judges want in a directory")
     options = arguments.parse_args()
@@ -364,7 +376,12 @@ def main() -> None:
         places = (options.events or Path(directory), options.history)
         good = run(
             lambda: soak(
-                options.minutes * 60, options.kills, options.seed, options.zookeeper, *places
+                options.minutes * 60,
+                options.kills,
+                options.seed,
+                options.zookeeper,
+                *places,
+                tls=options.tls,
             )
         )
     sys.exit(0 if good else 1)
