@@ -6,7 +6,7 @@ Starts bookies in a temporary directory, keeps a data frame of records in Spark'
 and writes it in turns, in one warm session: into a log, and into Parquet files without compression.
 The log has a copy on each of up to three bookies, and answers when they are on disk; Parquet is one
 copy, which Spark does not sync. Medians are printed, and what was written is counted. Everything is
-removed at the end; 10 million records of 100 bytes need 10 GB of disk.
+removed at the end; 10 million records of 100 bytes need 10 GB of disk, and 6 GB of memory.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--bookies", type=int, default=3)
     given = parser.parse_args()
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "--driver-memory 6g pyspark-shell")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), *sys.path[1:2]])
     with tempfile.TemporaryDirectory(prefix="quire-bench-") as scratch:
         directory = Path(scratch)
