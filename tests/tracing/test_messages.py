@@ -134,6 +134,20 @@ def test_records_of_one_append_share_a_span() -> None:
     play(scene)
 
 
+def test_submitted_records_share_a_span_that_ends_with_them() -> None:
+    async def scene(client: quire.Client, told: Told) -> None:
+        async with leading(client) as log:
+            with told.tracer.start_as_current_span("request"):
+                future = await log.submit_many([b"a", b"b"])
+            assert [place.offset for place in await future] == [0, 1]
+        found = await records_of(client)
+        span = told.one("append orders")
+        assert [span_id(span) in (header(each) or "") for each in found] == [True, True]
+        assert values(span)["messaging.batch.message_count"] == 2
+
+    play(scene)
+
+
 @pytest.mark.real_time
 async def test_a_table_has_one_span() -> None:
     async def scene(client: quire.Client, told: Told) -> None:

@@ -1,21 +1,27 @@
 """Appending Arrow tables: the part of `Log` for callers with columns.
 
-Rows go to the pipeline one by one, as `submit` takes them, so batches of the log are as full as
-ever, and the order is the order of the table. At most two pieces of it are in flight.
+Rows go to the pipeline in small groups, as `submit_many` takes them: a group costs as much as one
+record. Groups are never divided, so they are small beside a batch, which stays nearly as full as
+with single records. At most two pieces of the table are in flight.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from quire.extras import needed_for
+from quire.log.manifest.options import LogOptions
 from quire.log.records.attributes import NewRecord
 from quire.log.records.position import Appended
 
 PIECE_ROWS: Final = 4096
 """Rows that are turned into records at once."""
+
+GROUPS_PER_BATCH: Final = 16
+"""A batch that no further group fits into lacks less than a sixteenth of its size."""
 
 
 class AppendedTable(NamedTuple):
@@ -32,8 +38,15 @@ class AppendedTable(NamedTuple):
 class Submits(Protocol):
     """The part of `Log` that tables need."""
 
-    async def submit(self, record: bytes | NewRecord) -> asyncio.Future[Appended]:
-        """Queue a record: see `Log.submit`."""
+    @property
+    def options(self) -> LogOptions:
+        """The options that the leader uses now."""
+        ...
+
+    async def submit_many(
+        self, records: Sequence[bytes | NewRecord]
+    ) -> asyncio.Future[list[Appended]]:
+        """Queue records that are never divided: see `Log.submit_many`."""
         ...
 
 
@@ -70,26 +83,59 @@ class TableAppends:
         schema, pieces = pieces_of(table, PIECE_ROWS)
         check_columns(schema)
         count, first = 0, None
-        waiting: deque[asyncio.Future[Appended]] = deque()
+        waiting: deque[asyncio.Future[list[Appended]]] = deque()
         last: Appended | None = None
+        in_flight = 0
         try:
             while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
-                for record in records_of(piece, count):
-                    waiting.append(await log.submit(record))
+                for group in groups_of(records_of(piece, count), log.options):
+                    waiting.append(await log.submit_many(group))
+                    in_flight += len(group)
                 count += len(piece)
-                while len(waiting) > len(piece):
-                    last = await waiting.popleft()
-                    first = first or last
+                while in_flight > len(piece):
+                    places = await waiting.popleft()
+                    in_flight -= len(places)
+                    first, last = first or places[0], places[-1]
             while waiting:
-                last = await waiting.popleft()
-                first = first or last
+                places = await waiting.popleft()
+                first, last = first or places[0], places[-1]
         finally:
             for each in waiting:
                 each.add_done_callback(_retrieved)
         return AppendedTable(count, first, last)
 
 
-def _retrieved(future: asyncio.Future[Appended]) -> None:
+def groups_of(
+    records: Iterable[bytes | NewRecord], options: LogOptions
+) -> Iterator[list[bytes | NewRecord]]:
+    """Return records in groups, in order.
+
+    A group is at most a sixteenth of a batch, by bytes and by records, or a single record.
+    """
+    rows_max = max(1, options.batch_records // GROUPS_PER_BATCH)
+    bytes_max = options.batch_bytes // GROUPS_PER_BATCH
+    group: list[bytes | NewRecord] = []
+    size = 0
+    for record in records:
+        added = len(record) if type(record) is bytes else _size(record)
+        if group and (len(group) == rows_max or size + added > bytes_max):
+            yield group
+            group, size = [], 0
+        group.append(record)
+        size += added
+    if group:
+        yield group
+
+
+def _size(record: bytes | NewRecord) -> int:
+    if isinstance(record, bytes):
+        return len(record)
+    key, headers, _ = record.attributes
+    own = sum(len(name) + len(value or b"") for name, value in headers)
+    return len(record.payload) + len(key or b"") + own
+
+
+def _retrieved(future: asyncio.Future[list[Appended]]) -> None:
     """Take the outcome of a record whose table ended with another error."""
     if not future.cancelled():
         future.exception()

@@ -89,19 +89,21 @@ class TracedLog(Log):
         future.add_done_callback(partial(_tell, sending))
         return future
 
-    async def append_many(
+    async def submit_many(
         self,
         records: Sequence[bytes | NewRecord],
         *,
         expected_offset: int | None = None,
         producer_sequence: ProducerSequence | None = None,
         txid: int | None = None,
-    ) -> list[Appended]:
-        """See `Log.append_many`."""
+    ) -> asyncio.Future[list[Appended]]:
+        """See `Log.submit_many`. One span stands for all records, also those of `append_many`."""
         sending = self._messages.send(self.name, len(records)) if records else None
 
-        async def appended(some: Sequence[bytes | NewRecord]) -> list[Appended]:
-            return await super(TracedLog, self).append_many(
+        async def submitted(
+            some: Sequence[bytes | NewRecord],
+        ) -> asyncio.Future[list[Appended]]:
+            return await super(TracedLog, self).submit_many(
                 some,
                 expected_offset=expected_offset,
                 producer_sequence=producer_sequence,
@@ -109,18 +111,18 @@ class TracedLog(Log):
             )
 
         if sending is None:
-            return await appended(records)
+            return await submitted(records)
         try:
             traced = await self._carrying(records, sending.headers)
             try:
-                places = await appended(traced)
+                future = await submitted(traced)
             except EntryTooLargeError:
-                places = await appended(records)
+                future = await submitted(records)
         except BaseException as error:
             sending.fail(error)
             raise
-        sending.end(places[0].offset)
-        return places
+        future.add_done_callback(partial(_tell, sending))
+        return future
 
     async def append_table(self, table: Any) -> AppendedTable:
         """See `Log.append_table`. One span stands for the whole table."""
@@ -141,11 +143,14 @@ class TracedLog(Log):
         return [carrying(each, headers) for each in given] if is_allowed else given
 
 
-def _tell(sending: TracedAppend, future: asyncio.Future[Appended]) -> None:
+def _tell(
+    sending: TracedAppend, future: asyncio.Future[Appended] | asyncio.Future[list[Appended]]
+) -> None:
     """Tell how an append ended."""
     if future.cancelled():
         sending.fail(asyncio.CancelledError())
     elif (error := future.exception()) is not None:
         sending.fail(error)
     else:
-        sending.end(future.result().offset)
+        done = future.result()
+        sending.end((done[0] if isinstance(done, list) else done).offset)

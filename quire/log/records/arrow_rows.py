@@ -7,7 +7,7 @@ them. Needs pyarrow: callers import this module within `quire.extras.needed_for`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import pyarrow as pa
 from pyarrow import types
@@ -115,6 +115,8 @@ def records_of(batch: pa.RecordBatch, first: int) -> list[bytes | NewRecord]:
     Raises `InvalidRequestError` for a null payload, or a value that no record has.
     """
     rows = rows_of(batch)
+    if not rows.attributes and set(map(type, rows.payloads)) == {bytes}:
+        return list(cast(Sequence[bytes], rows.payloads))
     records: list[bytes | NewRecord] = []
     for at, cell in enumerate(rows.payloads):
         payload = as_bytes(cell)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, pairwise
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from quire.entry import as_bytes
 from quire.errors import InvalidRequestError
@@ -137,6 +137,8 @@ class NewRecord:
         return hash((self.payload, self.attributes))
 
 
+_BYTES_ONLY: Final = {bytes}
+
 Appendable: TypeAlias = bytes | NewRecord
 """A record to append: its payload alone, or with attributes."""
 
@@ -155,9 +157,12 @@ def taken(records: Iterable[Appendable]) -> tuple[list[bytes], tuple[Attributes,
 
     Raises `TypeError` for a record that is neither bytes-like nor a `NewRecord`.
     """
+    given = list(records)
+    if set(map(type, given)) == _BYTES_ONLY:
+        return cast(list[bytes], given), ()
     payloads: list[bytes] = []
     attributes: list[Attributes] = []
-    for record in records:
+    for record in given:
         if isinstance(record, NewRecord):
             payloads.append(record.payload)
             attributes.append(record.attributes)

@@ -114,3 +114,35 @@ def test_a_reader_that_fails_leaves_a_prefix(monkeypatch: pytest.MonkeyPatch) ->
         assert found == [b"a", b"b", b"c", b"d"]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("records", "sizes"),
+    [
+        ([b"x" * 10] * 10, [4, 4, 2]),
+        ([b"x" * 60, b"x" * 60, b"x"], [1, 2]),
+        ([b"x" * 500, b"", b"x" * 500], [1, 1, 1]),
+        ([quire.NewRecord(b"x" * 30, key=b"k" * 20, headers={"n": b"v" * 40})] * 2, [1, 1]),
+        ([], []),
+    ],
+    ids=["by records", "by bytes", "larger than a group", "with attributes", "none"],
+)
+def test_groups_are_small_beside_a_batch(records: list[Any], sizes: list[int]) -> None:
+    options = quire.LogOptions(batch_records=64, batch_bytes=1600)
+    groups = list(tables.groups_of(records, options))
+    assert [len(group) for group in groups] == sizes
+    assert [each for group in groups for each in group] == records
+
+
+def test_batches_are_not_larger_than_the_log_wants() -> None:
+    async def main() -> list[int]:
+        options = quire.LogOptions(replication=Replication(1, 1, 1), batch_records=7)
+        async with MemoryCluster(1) as cluster, quire.connect(cluster.store_uri) as client:
+            async with await client.open_log("orders", options) as log:
+                await log.append_table(pa.table({"payload": ["x"] * 50}))
+            async with client.read_log("orders") as reader:
+                return [len(batch) async for batch in reader.read_batches()]
+
+    sizes = asyncio.run(main())
+    assert sum(sizes) == 50
+    assert max(sizes) <= 7
