@@ -12,7 +12,7 @@ The order of fields is free in protobuf, and concatenated parts are one message.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -33,6 +33,11 @@ message has 1 MiB of them. Empty runs cost far more memory than their bytes, so 
 before a message is decoded.
 """
 
+FIELDS_PASSED: Final = 64
+"""A message of large runs has fewer fields, and is passed in as many steps. To count the tags of a
+message in its bytes takes 0.6 ms for each MiB.
+"""
+
 APART_BYTES_MIN: Final = 64 * 1024
 """A run of so many bytes is a part of its own in a message. To copy it costs more than another
 buffer in the call that sends the message; a smaller run costs less.
@@ -44,6 +49,8 @@ _FIXED: Final = {1: 8, 5: 4}
 
 _RUN_TAG: Final = bytes([pb.AddRun.RUN_FIELD_NUMBER << 3 | 2])
 _RUNS_TAG: Final = bytes([pb.AddRequest.RUNS_FIELD_NUMBER << 3 | 2])
+_LONG_RUNS_TAG: Final = bytes([_RUNS_TAG[0] | 0x80])
+"""How the same tag begins where a peer writes it with more bytes than needed. Decoders take it."""
 
 
 class EncodedRun(NamedTuple):
@@ -129,28 +136,47 @@ def count_runs(message: bytes, enough: int) -> int:
 
     Bytes that are not a message may be counted wrong: the decoder refuses them.
     """
-    at = found = 0
+    found = 0
+    for tag, _ in _fields(message):
+        found += tag == _RUNS_TAG[0]
+        if found > enough:
+            break
+    return found
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int]]:
+    """Give the tag of each field of a message, and where the field ends."""
+    at = 0
     with suppress(IndexError):  # where the message ends
-        while found <= enough:
+        while True:
             tag, at = read_varint(message, at)
             kind = tag & 7
             if kind == _LENGTH:
                 size, at = read_varint(message, at)
                 at += size
-                found += tag == _RUNS_TAG[0]
             elif kind == _VARINT:
                 _, at = read_varint(message, at)
             else:
                 at += _FIXED.get(kind, 0)
-    return found
+            yield tag, at
+
+
+def _may_have_too_many(message: bytes) -> bool:
+    """Tell cheaply whether a message may have more than `RUNS_PER_MESSAGE_MAX` runs."""
+    if len(message) <= 2 * RUNS_PER_MESSAGE_MAX:
+        return False  # a run takes two bytes at least
+    for passed, (_, end) in enumerate(_fields(message), 1):
+        if passed == FIELDS_PASSED:
+            tags = message.count(_RUNS_TAG, end) + message.count(_LONG_RUNS_TAG, end)
+            return passed + tags > RUNS_PER_MESSAGE_MAX  # a tag has one of these bytes at least
+    return False
 
 
 def decode_request(message: bytes) -> pb.AddRequest:
     """Take a request apart. Raises `NoMessageError` for bytes that are not a message, and for a
     message of too many runs.
     """
-    tags = message.count(_RUNS_TAG)  # at least one for each run; it takes 0.1 ms for each MiB
-    if tags > RUNS_PER_MESSAGE_MAX and (
+    if _may_have_too_many(message) and (
         count_runs(message, RUNS_PER_MESSAGE_MAX) > RUNS_PER_MESSAGE_MAX
     ):
         raise NoMessageError(f"it has more than {RUNS_PER_MESSAGE_MAX} runs")

@@ -101,14 +101,30 @@ def test_any_bytes_can_be_counted(message: bytes) -> None:
     assert 0 <= count_runs(message, 3) <= 4
 
 
-def test_a_message_of_too_many_runs_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+@given(st.integers(0, 200), st.integers(0, 3))
+def test_small_runs_behind_large_ones_are_counted(large: int, few: int) -> None:
+    """However many fields come first: the rest is counted, and one run too many is refused."""
+    before = whole(1, "b1", [encode_run(7, b"", bytes(1024))] * large)
+    small = b"\x1a\x00" * (RUNS_PER_MESSAGE_MAX - large - few)
+    assert len(decode_request(before + small).runs) == RUNS_PER_MESSAGE_MAX - few
+    with pytest.raises(NoMessageError, match="more than 32768 runs"):
+        decode_request(before + small + b"\x1a\x00" * (few + 1))
+
+
+@pytest.mark.parametrize("tag", [b"\x1a", b"\x9a\x00", b"\x9a\x80\x80\x00"])
+def test_a_message_of_too_many_runs_is_not_decoded(
+    tag: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if its tags take more bytes than they need, which decoders accept."""
+
     class Decoder:
         @staticmethod
         def FromString(_: bytes) -> None:  # noqa: N802
             raise AssertionError("it is decoded")
 
-    message = b"\x1a\x00" * (RUNS_PER_MESSAGE_MAX + 1)
-    assert len(decode_request(message[2:]).runs) == RUNS_PER_MESSAGE_MAX
+    run = tag + b"\x00"
+    message = run * (RUNS_PER_MESSAGE_MAX + 1)
+    assert len(decode_request(message[len(run) :]).runs) == RUNS_PER_MESSAGE_MAX
     monkeypatch.setattr("quire.wire.adds.pb.AddRequest", Decoder)
     with pytest.raises(NoMessageError, match="more than 32768 runs"):
         decode_request(message)
