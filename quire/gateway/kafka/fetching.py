@@ -40,6 +40,9 @@ OPENED_MAX: Final = 16
 RECORD_BYTES: Final = 64
 """A record takes about so much in an answer, beside its payload."""
 
+TURNS: Final = 2
+"""Turns of the loop in which a batch comes that the reader has at hand."""
+
 
 class TopicReading:
     """A reader of one topic, and the records that it has at hand."""
@@ -50,7 +53,9 @@ class TopicReading:
         """The end of the log, as far as it is known."""
         self._client = client
         self._name = name
-        self._records: deque[Record] = deque()
+        self._records: deque[tuple[Record, int]] = deque()
+        """Records at hand, and the size of each in an answer."""
+        self._size = 0
         self._stack = AsyncExitStack()
         self._batches: AsyncGenerator[RecordBatch, None] | None = None
         self._coming: asyncio.Future[RecordBatch | None] | None = None
@@ -64,23 +69,34 @@ class TopicReading:
 
     def coming(self) -> asyncio.Future[RecordBatch | None] | None:
         """Return the future of records to come; None if there are some, or none will come."""
-        if self._records or self._is_over:
-            return None
+        return None if self._records or self._is_over else self._next()
+
+    def _next(self) -> asyncio.Future[RecordBatch | None]:
         if self._coming is None:
             assert self._batches is not None
             self._coming = asyncio.ensure_future(anext(self._batches, None))
         return self._coming
 
-    def look(self) -> bool:
-        """Take a batch in, if one came. Return whether there are records. Raises reading errors."""
-        coming = self._coming
-        if not self._records and coming is not None and coming.done():
+    async def look(self, size: int) -> bool:
+        """Take the batches in that have come, up to about `size` bytes, at least one of them.
+
+        Return whether there are records. Raises reading errors, once all records were taken.
+        """
+        while not self._is_over and (self._size < size or not self._records):
+            coming = self._next()
+            for _ in range(TURNS):
+                if not coming.done():
+                    await asyncio.sleep(0)
+            if not coming.done() or (self._records and coming.exception() is not None):
+                break
             self._coming = None
             batch = coming.result()
             if batch is None:  # the log is sealed
                 self._is_over = True
             else:
-                self._records.extend(batch.records())
+                sized = [(record, _size(record)) for record in batch.records()]
+                self._records.extend(sized)
+                self._size += sum(size for _, size in sized)
                 self.end = max(self.end, batch.next_offset)
         return bool(self._records)
 
@@ -88,11 +104,13 @@ class TopicReading:
         """Return records at hand: one, and more as long as they fit."""
         found: list[Record] = []
         while self._records:
-            record = self._records[0]
-            size -= _size(record)
+            record, own = self._records[0]
+            size -= own
             if found and size < 0:
                 break
-            found.append(self._records.popleft())
+            self._records.popleft()
+            self._size -= own
+            found.append(record)
         if found:
             self.next = found[-1].offset + 1
         return found
@@ -107,6 +125,8 @@ class TopicReading:
 
 
 def _size(record: Record) -> int:
+    if not record.headers and record.key is None:
+        return RECORD_BYTES + len(record.payload)
     headers = sum(len(name) + len(value or b"") for name, value in record.headers)
     return RECORD_BYTES + len(record.payload) + len(record.key or b"") + headers
 
@@ -229,8 +249,8 @@ async def _collect(session: KafkaSession, parts: list[_FetchPart], budget: int) 
         if reading is None or part.data:
             continue
         try:
-            if reading.look() and budget > size:
-                room = min(part.asked.partition_max_bytes, budget - size)
+            room = min(part.asked.partition_max_bytes, budget - size)
+            if await reading.look(room) and budget > size:
                 taken = reading.take(room)
                 part.data, part.records = encode_batch(taken), len(taken)
                 size += len(part.data)

@@ -86,7 +86,7 @@ def _new(
     headers: Sequence[tuple[str, bytes | None]],
     time_ms: int,
 ) -> NewRecord:
-    pairs = [(NULL_VALUE, None), *headers] if value is None else list(headers)
+    pairs = [(NULL_VALUE, None), *headers] if value is None else headers
     time = time_ms if 0 <= time_ms <= EVENT_TIME_MS_MAX else None
     return NewRecord(value or b"", key=key, headers=pairs, event_time=time)
 

@@ -114,10 +114,11 @@ class NewRecord:
         headers: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] = (),
         event_time: datetime | int | None = None,
     ) -> None:
-        pairs = headers.items() if isinstance(headers, Mapping) else headers
         self.payload: Final = as_bytes(payload)
         self.attributes: Final = Attributes(
-            None if key is None else as_bytes(key), _headers(pairs), _event_time(event_time)
+            None if key is None else as_bytes(key),
+            _headers(headers) if headers else (),  # most records have none
+            None if event_time is None else _event_time(event_time),
         )
 
     def __repr__(self) -> str:
@@ -173,7 +174,10 @@ def taken(records: Iterable[Appendable]) -> tuple[list[bytes], tuple[Attributes,
     return payloads, tuple(attributes) if has_any else ()
 
 
-def _headers(pairs: Iterable[tuple[str, bytes | None]]) -> Headers:
+def _headers(
+    given: Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]],
+) -> Headers:
+    pairs = given.items() if isinstance(given, Mapping) else given
     found: list[tuple[str, bytes | None]] = []
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str):
