@@ -89,7 +89,7 @@ test: $(VENV)/test.stamp $(VENV)/go.stamp apache ## every test: pure, simulated,
 apache: $(VENV)/test.stamp
 	-@$(BIN)/python -m tests.interop.jars
 
-quick: $(VENV)/test.stamp ## pure tests, contracts in memory, structure, 100 seeds: a minute and a half
+quick: $(VENV)/test.stamp ## pure tests, contracts in memory, structure, 100 seeds: under a minute on two cores
 	@$(BIN)/python -m pytest -n 2 $(FILES) $(QUICK)
 	@$(BIN)/python -m tests.sim --seeds 100 --jobs 2
 
