@@ -168,9 +168,7 @@ def test_equal_seeds_give_equal_traces_in_other_processes(running: Chunks) -> No
     found = traces(DETERMINISM_SEEDS, HASH_SEEDS[0])
     assert len(found) == len(WORKLOADS) * DETERMINISM_SEEDS
     assert found == [
-        running.line(workload, seed)
-        for seed in range(DETERMINISM_SEEDS)
-        for workload in WORKLOADS
+        running.line(workload, seed) for seed in range(DETERMINISM_SEEDS) for workload in WORKLOADS
     ]
 
 
