@@ -12,22 +12,23 @@ import re
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
     from tests.support.log_cluster import LogCluster
+    from tests.support.schedule import Schedule
 
 TESTS: Final = Path(__file__).resolve().parent
 
 NO_CONFIGURATION: Final = "no-configuration"
 
 FIRST: Final = (
+    "spark",
     "sim/test_sim.py",
     "sim/test_reach.py",
-    "spark",
     "cluster/test_disaster.py",
     "docs/test_runbooks.py",
     "cluster",
@@ -186,13 +187,18 @@ MARKS: Final = {
         "wire/test_tls_ports.py",
         "wire/test_tls_rotation.py",
     ),
+    "campaign": (
+        "cluster/test_autorecovery.py",
+        "spark/test_cluster.py",
+    ),
     "root": ("netns", "sandbox"),
     "browser": ("browser",),
 }
 """Marks by place, so that no file can forget its own. A test of ZooKeeper is marked by its name.
 
 The quick tests may use 60 seconds of processors, their collection included. A test with many seeds
-marks all but the first few as slow (tests/support/seeds.py).
+marks all but the first few as slow (tests/support/seeds.py). What has the mark `campaign` is slow,
+too: `make campaigns` runs it, and `make test` does not.
 """
 
 # As quire does it, for those tests that import gRPC before quire.
@@ -202,8 +208,9 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 # of the structure fails when a program wrote its settings there.
 os.environ["XDG_CONFIG_HOME"] = str(TESTS / NO_CONFIGURATION)
 
-settings.register_profile("quire", deadline=None, print_blob=True)
+settings.register_profile("quire", deadline=None, print_blob=True, max_examples=40)
 settings.register_profile("quick", settings.get_profile("quire"), max_examples=10)
+settings.register_profile("campaign", settings.get_profile("quire"), max_examples=500)
 settings.load_profile("quire")
 
 # What is ignored is inherited by every process that is started; what is handled is not.
@@ -214,7 +221,11 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Try a tenth of the examples where slow tests are left out, and stretch passwords cheaply."""
+    """Try fewer examples where slow tests are left out, and more in campaigns. Quick tests stretch
+    passwords cheaply.
+    """
+    if re.match(r"campaign\b", config.option.markexpr):
+        settings.load_profile("campaign")
     if "slow" in left_out(config):
         settings.load_profile("quick")
         from tests.support.stretching import stretch_cheaply
@@ -249,6 +260,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         place = place_of(item)
         for mark in marks_of(place):
             item.add_marker(mark)
+        if item.get_closest_marker("campaign"):
+            item.add_marker("slow")
+        if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("property")
         subject = getattr(item, "callspec", None) and item.name.partition("[")[2]
         if place.startswith(("contract/", "election/")) and subject and not in_memory(subject):
             item.add_marker("slow")  # a port over a disk, a file or a connection
@@ -271,6 +286,16 @@ def turn_of(place: str) -> int:
     """Return when a place's turn comes: its number in `FIRST`, of which the longest name counts."""
     found = [each for each in FIRST if place == each or place.startswith(f"{each}/")]
     return FIRST.index(max(found, key=len)) if found else len(FIRST)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Schedule | None:
+    """Keep tests together that share what is slow to start (tests/support/schedule.py)."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.support.schedule import Schedule
+
+    return Schedule(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
