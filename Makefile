@@ -15,6 +15,8 @@ IMAGES ?= 50000
 # Files in the order of FIRST in tests/conftest.py: else xdist begins with the files of many tests, and
 # the long tests, which stand alone in their files, come last.
 FILES  := --dist loadfile --no-loadscope-reorder
+TEST   := -m 'not campaign'
+CAMPAIGNS := -m 'campaign or property'
 QUICK  := -m 'not slow and not java and not spark and not root'
 ZOOKEEPER ?=
 JAR ?= build/tlc/tla2tools.jar
@@ -33,7 +35,7 @@ S2_COMMIT := 36ce9bd
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
+.PHONY: help install demo tutorial test campaigns quick coverage words lock changelog check lint types structure sim determinism crash \
 	ablations mutations fuzz soak sql apache interop judges s2 netns sandbox browser picture drills bench bench-peers bench-quick proto format clean spec tlc docs spark spark-cluster metrics alerts audit
 
 help: ## list the targets
@@ -82,14 +84,17 @@ install: $(VENV)/core.stamp ## install quire into .venv; then: . .venv/bin/activ
 demo: $(VENV)/core.stamp ## six bookies, three dice players, a leader killed: the main job in a minute (TLS=1)
 	@$(BIN)/python -m tutorial.demo $(if $(TLS),--tls)
 
-test: $(VENV)/test.stamp $(VENV)/go.stamp apache ## every test: pure, simulated, real processes, real ZooKeeper, real Spark; WORKERS=n
-	@$(BIN)/python -m pytest -n $(WORKERS) $(FILES) --durations=20
+test: $(VENV)/test.stamp $(VENV)/go.stamp apache ## all but campaigns: pure, simulated, real processes, real ZooKeeper, real Spark; WORKERS=n
+	@$(BIN)/python -m pytest -n $(WORKERS) $(FILES) $(TEST) --durations=20
+
+campaigns: $(VENV)/test.stamp ## what make test has a few cases of: all of them, and 500 examples of each property
+	@$(BIN)/python -m pytest -n $(WORKERS) $(FILES) $(CAMPAIGNS) --timeout=1800 --durations=20
 
 # Jars from Maven Central, once. Without them the tests that need them fail, and say why.
 apache: $(VENV)/test.stamp
 	-@$(BIN)/python -m tests.interop.jars
 
-quick: $(VENV)/test.stamp ## pure tests, contracts in memory, structure, 100 seeds: a minute and a half
+quick: $(VENV)/test.stamp ## pure tests, contracts in memory, structure, 100 seeds: under a minute on two cores
 	@$(BIN)/python -m pytest -n 2 $(FILES) $(QUICK)
 	@$(BIN)/python -m tests.sim --seeds 100 --jobs 2
 

@@ -22,6 +22,7 @@ from tests.log.parts import ingest, write_part
 from tests.service.replicas import Replica
 from tests.support.interrupted import at_wait, cancelled_at
 from tests.support.log_cluster import NAME, PATH, LogCluster, numbered, run, whole_client
+from tests.support.seeds import TURNS, in_turns
 from tutorial.dice import Player
 
 Work: TypeAlias = Callable[[LogCluster, list[bytes]], Coroutine[Any, Any, None]]
@@ -139,11 +140,12 @@ def stops_in_time(work: Work, wait: int) -> bool:
 @pytest.mark.parametrize(
     "work", [two_ledgers, two_lives_of_a_log, two_jobs, a_lost_manifest, a_player]
 )
-def test_whoever_is_cancelled_ends(work: Work) -> None:
-    waits = 0
-    while waits < WAITS_MAX and stops_in_time(work, waits + 1):
-        waits += 1
-    assert waits > 30
+@in_turns
+def test_whoever_is_cancelled_ends(work: Work, turn: int) -> None:
+    wait = turn
+    while wait <= WAITS_MAX and stops_in_time(work, wait):
+        wait += TURNS
+    assert wait > 30
 
 
 def close(service: Any, ended: asyncio.Event) -> None:
@@ -156,8 +158,9 @@ def cancel(service: Any, ended: asyncio.Event) -> None:
 
 
 @pytest.mark.parametrize("end", [close, cancel])
+@in_turns
 def test_a_service_that_ends_lets_nobody_wait(
-    end: Callable[[Any, asyncio.Event], None],
+    end: Callable[[Any, asyncio.Event], None], turn: int
 ) -> None:
     """Submitters, and who hands over, at whatever its own task waits for."""
 
@@ -190,5 +193,5 @@ def test_a_service_that_ends_lets_nobody_wait(
             for user in users:
                 user.result()
 
-    for wait in range(1, WAITS_MAX):
+    for wait in range(turn, WAITS_MAX, TURNS):
         run(partial(main, wait))

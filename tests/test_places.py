@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FIRST, MARKS
+from tests.support.schedule import TOGETHER, scope_of
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMED = re.compile(r"`((?:quire|tests|docs|spec|tutorial)/[\w./-]+)`")
@@ -39,6 +40,12 @@ def test_marks_are_for_places_that_exist() -> None:
     """
     places = [*FIRST, *(place for group in MARKS.values() for place in group)]
     assert [place for place in places if not (ROOT / "tests" / place).exists()] == []
+
+
+def test_tests_that_stay_together_exist_and_others_are_a_file() -> None:
+    assert [each for each in TOGETHER if not (ROOT / each).is_dir()] == []
+    assert scope_of("tests/spark/test_a.py::test_b[1]") == scope_of("tests/spark/test_c.py::test_d")
+    assert scope_of("tests/log/test_a.py::TestB::test_c") == "tests/log/test_a.py"
 
 
 def test_pages_name_paths() -> None:

@@ -3,9 +3,9 @@
 Commands print results on standard output (tables for people, JSON with `--json`), remarks and
 progress on standard error, and end with the exit codes of docs/cli.md.
 
-Read `root.py` (the table of commands) and `settings.py` (what every command shares), then the
-module of a command's name. `output.py`, `payloads.py` and `streams.py` print and read, `exits.py`
-and `ending.py` end.
+Read `root.py` (the table of commands), `later.py` (imports the one that is named) and `settings.py`
+(what every command shares), then the module of a command's name. `output.py`, `payloads.py` and
+`streams.py` print and read, `exits.py` and `ending.py` end.
 
 May import: everything. No other package imports it.
 """

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
-from quire.cli.auditing import autorecovery
-from quire.cli.bench import bench
-from quire.cli.bookie import bookie
-from quire.cli.certificates import certificates
 from quire.cli.chosen import config_option, context_option, raise_what_is_wrong
-from quire.cli.cluster import cluster
-from quire.cli.config import config
-from quire.cli.console import console
-from quire.cli.context import context as context_group
-from quire.cli.dump import dump
-from quire.cli.election import election
 from quire.cli.exits import RootGroup
-from quire.cli.gateway import gateway
-from quire.cli.healing import healing
-from quire.cli.ledger import ledger
-from quire.cli.log import log
-from quire.cli.metadata import metadata
-from quire.cli.pulsar import pulsar
-from quire.cli.rights import rights
+from quire.cli.later import Commands
 from quire.cli.settings import Settings, json_option, store_option
-from quire.cli.spark import spark
 from quire.cli.tls import tls_options
-from quire.cli.top import top
 from quire.version import __version__
 from quire.wire.certificates import TlsOptions
+
+PLACES: Final = {
+    "cluster": "quire.cli.cluster:cluster",
+    "bookie": "quire.cli.bookie:bookie",
+    "log": "quire.cli.log:log",
+    "ledger": "quire.cli.ledger:ledger",
+    "election": "quire.cli.election:election",
+    "metadata": "quire.cli.metadata:metadata",
+    "healing": "quire.cli.healing:healing",
+    "autorecovery": "quire.cli.auditing:autorecovery",
+    "dump": "quire.cli.dump:dump",
+    "bench": "quire.cli.bench:bench",
+    "spark": "quire.cli.spark:spark",
+    "config": "quire.cli.config:config",
+    "context": "quire.cli.context:context",
+    "gateway": "quire.cli.gateway:gateway",
+    "console": "quire.cli.console:console",
+    "top": "quire.cli.top:top",
+    "certificates": "quire.cli.certificates:certificates",
+    "rights": "quire.cli.rights:rights",
+    "pulsar": "quire.cli.pulsar:pulsar",
+}
+"""Where each command is. A process imports the one that its arguments name."""
 
 
 @click.group(
     cls=RootGroup,
+    commands=Commands(PLACES),
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "QUIRE"},
 )
 @click.version_option(__version__, package_name="quire", prog_name="quire")
@@ -63,11 +71,3 @@ def main(
     context.command.errors_as_json |= as_json
     if context.invoked_subcommand not in ("config", "context"):  # they look at a file that is wrong
         raise_what_is_wrong(context)
-
-
-for _command in (
-    *(cluster, bookie, log, ledger, election, metadata, healing, autorecovery, dump, bench, spark),
-    *(config, context_group, gateway, console, top, certificates, rights),
-    *(pulsar,),
-):
-    main.add_command(_command)

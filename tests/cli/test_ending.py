@@ -18,7 +18,7 @@ from quire.cli.election import _end
 from quire.cli.ending import JavaWork
 from quire.cli.output import confirm
 from quire.cli.settings import run
-from tests.support.command import quire
+from tests.support.command import quire_from_the_start
 
 
 def test_a_signal_that_comes_before_the_work_has_begun_ends_it(
@@ -63,7 +63,7 @@ def test_what_nohup_has_us_ignore_is_ignored_by_the_command_that_leads() -> None
     try:
         script = "kill -HUP $$; echo survived"
         command = ("election", "lead", "x", "--store", "memory:", "--", "sh", "-c", script)
-        done = quire(*command)
+        done = quire_from_the_start(*command)
     finally:
         signal.signal(signal.SIGHUP, previous)
     assert (done.code, done.out) == (0, "survived\n")

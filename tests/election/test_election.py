@@ -23,6 +23,7 @@ from quire.errors import (
 from quire.metastore.layout import election_candidates_path, election_epoch_path
 from quire.metastore.memory import MemoryStore
 from quire.metastore.store import MetadataStore
+from tests.support.async_tests import run_virtually
 from tests.support.faulty_store import FaultyStore
 from tests.support.store_backends import BACKENDS, Backend
 
@@ -103,7 +104,16 @@ def make_election(store: MetadataStore, name: str) -> Election:
 
 @pytest.fixture(params=sorted(BACKENDS))
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    return lambda scenario: asyncio.run(in_hall(BACKENDS[request.param](tmp_path), scenario))
+    """Over each store; in memory on virtual time."""
+
+    def over(scenario: Callable[[Hall], Awaitable[None]]) -> None:
+        backend = BACKENDS[request.param](tmp_path)
+        if request.param == "memory":
+            run_virtually(lambda: in_hall(backend, scenario))
+        else:
+            asyncio.run(in_hall(backend, scenario))
+
+    return over
 
 
 async def in_hall(backend: Backend, scenario: Callable[[Hall], Awaitable[None]]) -> None:
@@ -334,7 +344,7 @@ def test_a_store_out_of_reach_is_waited_out_by_everybody() -> None:
             await anna.resign()
             await bert.elected()
 
-    asyncio.run(in_hall(BACKENDS["memory"](Path()), scenario))
+    run_virtually(lambda: in_hall(BACKENDS["memory"](Path()), scenario))
 
 
 @pytest.mark.parametrize("method", ["get", "children", "create"])
@@ -365,7 +375,7 @@ def test_a_leader_elected_in_the_meantime_is_not_overtaken(method: str) -> None:
         assert (await anna.elected()).epoch == 2
         await anna.resign()
 
-    asyncio.run(in_hall(BACKENDS["memory"](Path()), scenario))
+    run_virtually(lambda: in_hall(BACKENDS["memory"](Path()), scenario))
 
 
 def test_a_closed_store_ends_candidacies_and_leaderships() -> None:
@@ -378,7 +388,7 @@ def test_a_closed_store_ends_candidacies_and_leaderships() -> None:
             await anna.store.close()
             await leadership.wait_lost()
 
-    asyncio.run(in_hall(BACKENDS["memory"](Path()), scenario))
+    run_virtually(lambda: in_hall(BACKENDS["memory"](Path()), scenario))
 
 
 def test_a_damaged_epoch_record_is_reported_and_leaves_no_candidate() -> None:

@@ -36,6 +36,8 @@ class Outcome:
     verdicts: Counter[str] = field(default_factory=Counter)
     counters: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    """What each run came to, in the order of seeds (`line_of`)."""
 
 
 def explain(result: Result) -> str:
@@ -44,6 +46,11 @@ def explain(result: Result) -> str:
         f"python -m tests.sim --workload {result.workload} --seed {result.seed} --trace\n"
         f"{result.mix}\n{type(result.error).__name__}: {result.error}"
     )
+
+
+def line_of(result: Result) -> str:
+    """Return what a run came to: equal for equal seeds, in each process."""
+    return f"{result.workload} {result.seed} {result.verdict} {result.steps} {result.trace}"
 
 
 def run_job(job: tuple[int, str]) -> Result:
@@ -57,11 +64,13 @@ def run_job(job: tuple[int, str]) -> Result:
 
 def run_chunk(chunk: Chunk) -> Outcome:
     """Run all seeds of a chunk."""
+    gc.disable()
     outcome = Outcome()
     for seed in range(chunk.start, chunk.stop):
         result = run_seed(seed, chunk.workload)
         outcome.verdicts[result.verdict] += 1
         outcome.counters += result.counters
+        outcome.lines.append(line_of(result))
         if result.failed:
             outcome.failures.append(explain(result))
     return outcome
@@ -85,6 +94,16 @@ class Chunks:
     def outcome(self, chunk: Chunk) -> Outcome:
         """Wait for a chunk; one that was not announced is run now."""
         return self._start(chunk).result()
+
+    def line(self, workload: str, seed: int) -> str:
+        """Return what a run came to, of the chunk that has it if there is one."""
+        found = [
+            each
+            for each in self._outcomes
+            if each.workload == workload and each.start <= seed < each.stop
+        ]
+        chunk = found[0] if found else Chunk(workload, seed, seed + 1)
+        return self.outcome(chunk).lines[seed - chunk.start]
 
     def __enter__(self) -> Chunks:
         return self

@@ -18,6 +18,7 @@ from typing import Final
 
 import click
 
+from tests.sim.chunks import line_of
 from tests.sim.run import WORKLOADS, run_seed
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -28,8 +29,7 @@ def lines(seeds: int) -> Iterator[str]:
     """What every run of the seeds came to, a line each."""
     for seed in range(seeds):
         for workload in WORKLOADS:
-            result = run_seed(seed, workload)
-            yield f"{workload} {seed} {result.verdict} {result.steps} {result.trace}"
+            yield line_of(run_seed(seed, workload))
 
 
 def traces(seeds: int, hash_seed: str) -> list[str]:

@@ -16,7 +16,6 @@ from tests.support.java import BRISK, java_home
 def test_audit_prints_counts_and_checksums(
     cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "SECONDS_MAX", 300.0)  # a session of its own, on a busy machine
     monkeypatch.setenv("JAVA_HOME", str(java_home(tmp_path)))
     for name, value in {"SPARK_LOCAL_IP": "127.0.0.1", **BRISK}.items():
         monkeypatch.setenv(name, value)
@@ -25,7 +24,8 @@ def test_audit_prints_counts_and_checksums(
     with quire.sync.connect(cluster) as client, client.open_log("cli") as log:
         log.append_many([b"one", b"two"])
         log.append(b"three")
-    done = command.quire("spark", "audit", "cli", "--master", "local[1]", "--json", store=cluster)
+    arguments = ("spark", "audit", "cli", "--master", "local[1]", "--json")
+    done = command.quire(*arguments, store=cluster, seconds_max=300.0)  # a session of its own
     assert done.code == 0, done.err
     (found,) = done.json
     (segment,) = found["segments"]

@@ -117,6 +117,7 @@ def test_a_snapshot_taken_before_is_read_to_its_end_afterwards(
     assert sorted((*row[:4], bytes(row.payload)) for row in rows) == records
 
 
+@pytest.mark.campaign
 @pytest.mark.timeout(600)  # two sessions of its own, on a busy machine
 def test_a_killed_driver_of_spark_costs_and_leaves_nothing(
     spark: SparkSession, cluster: str, tmp_path: Path

@@ -27,6 +27,7 @@ from quire.run import split_run
 from quire.storage.journal.options import StorageOptions
 from tests.sim.disk import Cut, SimDisk
 from tests.storage.scene import KEY, Scene, drive, run_of
+from tests.support.seeds import TURNS, in_turns
 
 TINY = StorageOptions(
     segment_bytes=16 * 1024,
@@ -139,15 +140,16 @@ async def check(scene: Scene, promises: Promises) -> None:
     await scene.close()
 
 
+@in_turns
 @pytest.mark.parametrize(
     ("cut", "seed"), [(Cut.LOSES, 1), (Cut.KEEPS, 1), (Cut.MIXES, 1), (Cut.MIXES, 2)]
 )
-def test_nothing_acknowledged_is_lost_at_any_crash_point(cut: Cut, seed: int) -> None:
+def test_nothing_acknowledged_is_lost_at_any_crash_point(cut: Cut, seed: int, turn: int) -> None:
     async def main() -> None:
-        change, starts = 0, set()
+        change, starts = turn - TURNS, set()
         is_halted = True
         while is_halted:
-            change += 1
+            change += TURNS
             scene, promises = Scene(seed=1000 * seed + change, options=TINY), Promises()
             scene.disk.halt_at(change)
             try:

@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.support.forked import run_forked
 
 SECONDS_MAX = 60.0
 """No command of a test may take longer."""
@@ -34,16 +36,25 @@ class Finished:
 def quire(
     *arguments: str, store: str | None = None, stdin: str = "", seconds_max: float = SECONDS_MAX
 ) -> Finished:
-    """Run `quire` to its end."""
+    """Run `quire` to its end, in a process that was forked (forked.py)."""
+    return _finished(arguments, run_forked(arguments, environment(store), stdin, seconds_max))
+
+
+def quire_from_the_start(*arguments: str, store: str | None = None) -> Finished:
+    """Run `quire` to its end in a process that inherits from this one, as a shell starts it."""
     done = subprocess.run(
         [sys.executable, "-m", "quire", *arguments],
-        input=stdin,
+        input="",
         capture_output=True,
         text=True,
-        timeout=seconds_max,
+        timeout=SECONDS_MAX,
         env=environment(store),
         check=False,
     )
+    return _finished(arguments, done)
+
+
+def _finished(arguments: Sequence[str], done: subprocess.CompletedProcess[str]) -> Finished:
     if done.returncode:  # shown if the test fails
         print(f"quire {' '.join(arguments)}: exit code {done.returncode}\n{done.stderr}")
     return Finished(done.returncode, done.stdout, done.stderr)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.contract.metastore.two_clients import Run, Scenario
+from tests.support.async_tests import run_virtually
 from tests.support.store_backends import BACKENDS
 
 DEADLINE_SECONDS = 30.0
@@ -15,7 +17,7 @@ DEADLINE_SECONDS = 30.0
 
 @pytest.fixture(params=sorted(BACKENDS))
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
-    """Run a scenario with two clients of one fresh tree."""
+    """Run a scenario with two clients of one fresh tree, in memory on virtual time."""
 
     async def body(scenario: Scenario) -> None:
         backend = BACKENDS[request.param](tmp_path)
@@ -27,4 +29,6 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
                 await other.close()
                 await one.close()
 
+    if request.param == "memory":
+        return lambda scenario: run_virtually(partial(body, scenario))
     return lambda scenario: asyncio.run(body(scenario))

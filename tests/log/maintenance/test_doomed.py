@@ -61,7 +61,7 @@ def check_left(ledgers: list[int], catalog: Catalog) -> None:
     assert left == ledgers[len(ledgers) - len(left) :]
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", seeds(20, usual=6))
 def test_wherever_a_deletion_is_cut_the_youngest_ledgers_are_left(seed: int) -> None:
     with page_rows(2):
         deletions, is_done = 0, False
@@ -81,7 +81,7 @@ def test_wherever_a_deletion_is_cut_the_youngest_ledgers_are_left(seed: int) -> 
         assert deletions > 2
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", seeds(20, usual=6))
 def test_a_close_deletes_no_ledger_that_is_younger_than_a_page(seed: int) -> None:
     with page_rows(2):
         pair, ledgers = trimmed(seed)

@@ -64,7 +64,7 @@ def all_doomed(paged: LogManifest, shelf: Shelf) -> tuple[set[int], set[str]]:
     return {*paged.doomed, *(each.ledger for each in rows if each.is_hot)}, files
 
 
-@pytest.mark.parametrize("seed", seeds(40, 2))
+@pytest.mark.parametrize("seed", seeds(40, 2, usual=12))
 def test_a_paged_manifest_is_the_plain_one(seed: int) -> None:
     with page_rows(2 + seed % 3):
         pair = Pair(seed)

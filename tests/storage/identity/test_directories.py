@@ -46,15 +46,17 @@ from tests.storage.test_crash_points import (
     crash_in_the_restart,
     until_halted,
 )
+from tests.support.seeds import TURNS, in_turns
 from tests.support.sub_disk import SubDisk
 
 
+@in_turns
 @pytest.mark.parametrize("cut", list(Cut))
-def test_nothing_is_lost_at_any_crash_point_of_several_directories(cut: Cut) -> None:
+def test_nothing_is_lost_at_any_crash_point_of_several_directories(cut: Cut, turn: int) -> None:
     async def main() -> None:
-        change, is_halted, starts = 0, True, set()
+        change, is_halted, starts = turn - TURNS, True, set()
         while is_halted:
-            change += 1
+            change += TURNS
             scene, promises = SpreadScene(seed=change), Promises()
             scene.disk.halt_at(change)
             try:

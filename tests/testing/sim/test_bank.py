@@ -46,8 +46,8 @@ async def ask_anew(machine: SimMachine, request: str | list[str]) -> int:
             await asyncio.sleep(0.1)
 
 
-def first_failure() -> SimRun:
-    for seed in range(SEEDS_MAX):
+def first_failure(first: int) -> SimRun:
+    for seed in range(first, first + SEEDS_MAX):
         found = run(scenario, seed, weather=HARD)
         if found.failed:
             return found
@@ -60,15 +60,18 @@ def test_the_bank_is_sound() -> None:
         assert not found.failed, found.story()
 
 
-@pytest.mark.parametrize("bug", ["forgetful", "stale", "twice"])
-def test_a_planted_bug_is_found_and_replayed(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("bug", "first"), [("forgetful", 25), ("stale", 0), ("twice", 9)])
+def test_a_planted_bug_is_found_and_replayed(
+    bug: str, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins just before a seed that failed when this was written. Seeds drift: it goes on."""
     if bug == "forgetful":
         monkeypatch.setattr(simulated_bank, "Bank", ForgetfulBank)
     elif bug == "stale":
         monkeypatch.setattr(Service, "barrier", no_barrier)
     else:
         monkeypatch.setattr(simulated_bank, "ask", ask_anew)
-    found = first_failure()
+    found = first_failure(first)
     assert "has" in str(found.error), found.story()
     again = run(scenario, found.seed, weather=HARD)
     assert again.trace == found.trace
