@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from quire.bookkeeper.serving import codec2, codec3
-from quire.bookkeeper.serving.request import SECOND, Reply, Request
+from quire.bookkeeper.serving.request import SECOND, ClientRequest, Reply
 
 
-def read_request(data: bytes) -> Request:
+def read_request(data: bytes) -> ClientRequest:
     """Return a client's message without its size. Raises `MalformedError`."""
-    return (codec2 if codec2.is_second(data) else codec3).read_request(data)
+    return codec2.read_request(data) if codec2.is_second(data) else codec3.read_request(data)
 
 
-def encode_reply(request: Request, reply: Reply) -> bytes:
+def encode_reply(request: ClientRequest, reply: Reply) -> bytes:
     """Return the answer to a request, without its size."""
-    return (codec2 if request.protocol == SECOND else codec3).encode_reply(request, reply)
+    if request.protocol == SECOND:
+        return codec2.encode_reply(request, reply)
+    return codec3.encode_reply(request, reply)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from quire.bookkeeper.protobuf import Field, MalformedError, Message, encode
-from quire.bookkeeper.serving.request import AUTH_DISABLED, THIRD, Kind, Reply, Request
+from quire.bookkeeper.serving.request import AUTH_DISABLED, THIRD, ClientRequest, Reply, RequestKind
 from quire.bookkeeper.status import Status
 from quire.bookkeeper.wire3 import (
     AVAILABILITY_HEADER,
@@ -23,16 +23,16 @@ from quire.bookkeeper.wire3 import (
 )
 from quire.entry import EntryId
 
-KINDS: Final[Mapping[Operation, Kind]] = {
-    Operation.READ: Kind.READ,
-    Operation.ADD: Kind.ADD,
-    Operation.AUTH: Kind.AUTH,
-    Operation.WRITE_LAC: Kind.WRITE_LAC,
-    Operation.READ_LAC: Kind.READ_LAC,
-    Operation.INFO: Kind.INFO,
-    Operation.START_TLS: Kind.START_TLS,
-    Operation.FORCE: Kind.FORCE,
-    Operation.LIST_ENTRIES: Kind.LIST_ENTRIES,
+KINDS: Final[Mapping[Operation, RequestKind]] = {
+    Operation.READ: RequestKind.READ,
+    Operation.ADD: RequestKind.ADD,
+    Operation.AUTH: RequestKind.AUTH,
+    Operation.WRITE_LAC: RequestKind.WRITE_LAC,
+    Operation.READ_LAC: RequestKind.READ_LAC,
+    Operation.INFO: RequestKind.INFO,
+    Operation.START_TLS: RequestKind.START_TLS,
+    Operation.FORCE: RequestKind.FORCE,
+    Operation.LIST_ENTRIES: RequestKind.LIST_ENTRIES,
 }
 
 TOTAL: Final = 1
@@ -44,7 +44,7 @@ _GROUP: Final = struct.Struct(">qqii")
 _SIZE_MAX: Final = 2**31 - 1
 
 
-def read_request(data: bytes) -> Request:
+def read_request(data: bytes) -> ClientRequest:
     """Return a client's message without its size.
 
     An operation that is not known, or lacks its part, is a request of kind UNKNOWN: its client
@@ -53,7 +53,7 @@ def read_request(data: bytes) -> Request:
     whole = Message(data)
     header = Message(whole.data(1))
     number, transaction = header.number(2), header.number(3)
-    unknown = Request(THIRD, number, transaction, Kind.UNKNOWN)
+    unknown = ClientRequest(THIRD, number, transaction, RequestKind.UNKNOWN)
     if header.number(1) != VERSION or number not in PART.keys() & KINDS.keys():
         return unknown
     operation = Operation(number)
@@ -66,12 +66,12 @@ def read_request(data: bytes) -> Request:
         return unknown
 
 
-def _of_part(operation: Operation, transaction: int, part: Message) -> Request:
-    request = Request(THIRD, operation, transaction, KINDS[operation])
+def _of_part(operation: Operation, transaction: int, part: Message) -> ClientRequest:
+    request = ClientRequest(THIRD, operation, transaction, KINDS[operation])
     if operation in (Operation.AUTH, Operation.START_TLS):
         return request
     if operation is Operation.INFO:
-        return request._replace(count=part.number(1, 0))
+        return request._replace(entries=part.number(1, 0))
     request = request._replace(ledger=part.number(1))
     match operation:
         case Operation.ADD:
@@ -89,7 +89,7 @@ def _of_part(operation: Operation, transaction: int, part: Message) -> Request:
     return request
 
 
-def _of_read(request: Request, part: Message) -> Request:
+def _of_read(request: ClientRequest, part: Message) -> ClientRequest:
     flag = part.number(100, 0)
     request = request._replace(
         entry=part.number(2),
@@ -99,11 +99,11 @@ def _of_read(request: Request, part: Message) -> Request:
     if flag != ReadFlag.WAIT or not part.has(4):
         return request
     return request._replace(
-        kind=Kind.WAIT, above=part.number(4), milliseconds=max(0, part.number(5, 0))
+        kind=RequestKind.WAIT, above=part.number(4), milliseconds=max(0, part.number(5, 0))
     )
 
 
-def encode_reply(request: Request, reply: Reply) -> bytes:
+def encode_reply(request: ClientRequest, reply: Reply) -> bytes:
     """Return the answer to a request, without its size."""
     header = encode([(1, VERSION), (2, request.operation), (3, request.transaction)])
     fields: list[Field] = [(1, header), (2, reply.status)]
@@ -114,52 +114,52 @@ def encode_reply(request: Request, reply: Reply) -> bytes:
     return encode(fields)
 
 
-def _of_entry(request: Request, reply: Reply) -> list[Field]:
+def _of_entry(request: ClientRequest, reply: Reply) -> list[Field]:
     entry = request.entry if reply.entry is None else reply.entry
     return [(1, reply.status), (2, request.ledger), (3, entry)]
 
 
-def _with_body(request: Request, reply: Reply) -> list[Field]:
+def _with_body(request: ClientRequest, reply: Reply) -> list[Field]:
     return [*_of_entry(request, reply), (4, reply.body or None), (5, reply.lac)]
 
 
-def _of_ledger(request: Request, reply: Reply) -> list[Field]:
+def _of_ledger(request: ClientRequest, reply: Reply) -> list[Field]:
     return [(1, reply.status), (2, request.ledger)]
 
 
-def _of_lac(request: Request, reply: Reply) -> list[Field]:
+def _of_lac(request: ClientRequest, reply: Reply) -> list[Field]:
     return [*_of_ledger(request, reply), (3, reply.packet or None), (4, reply.body or None)]
 
 
-def _of_list(request: Request, reply: Reply) -> list[Field]:
+def _of_list(request: ClientRequest, reply: Reply) -> list[Field]:
     return [*_of_ledger(request, reply), (3, reply.body or None)]
 
 
-def _of_info(request: Request, reply: Reply) -> list[Field]:
-    total = reply.total if request.count & TOTAL and reply.status == Status.OK else None
-    free = reply.free if request.count & FREE and reply.status == Status.OK else None
+def _of_info(request: ClientRequest, reply: Reply) -> list[Field]:
+    total = reply.total if request.entries & TOTAL and reply.status == Status.OK else None
+    free = reply.free if request.entries & FREE and reply.status == Status.OK else None
     return [(1, reply.status), (2, total), (3, free)]
 
 
-def _of_auth(request: Request, reply: Reply) -> list[Field]:
+def _of_auth(request: ClientRequest, reply: Reply) -> list[Field]:
     return [(1, AUTH_DISABLED), (2, b"")]
 
 
-def _of_tls(request: Request, reply: Reply) -> list[Field]:
+def _of_tls(request: ClientRequest, reply: Reply) -> list[Field]:
     return []
 
 
-_PARTS: Final[Mapping[Kind, Callable[[Request, Reply], list[Field]]]] = {
-    Kind.ADD: _of_entry,
-    Kind.READ: _with_body,
-    Kind.WAIT: _with_body,
-    Kind.WRITE_LAC: _of_ledger,
-    Kind.READ_LAC: _of_lac,
-    Kind.FORCE: _of_ledger,
-    Kind.LIST_ENTRIES: _of_list,
-    Kind.INFO: _of_info,
-    Kind.AUTH: _of_auth,
-    Kind.START_TLS: _of_tls,
+_PARTS: Final[Mapping[RequestKind, Callable[[ClientRequest, Reply], list[Field]]]] = {
+    RequestKind.ADD: _of_entry,
+    RequestKind.READ: _with_body,
+    RequestKind.WAIT: _with_body,
+    RequestKind.WRITE_LAC: _of_ledger,
+    RequestKind.READ_LAC: _of_lac,
+    RequestKind.FORCE: _of_ledger,
+    RequestKind.LIST_ENTRIES: _of_list,
+    RequestKind.INFO: _of_info,
+    RequestKind.AUTH: _of_auth,
+    RequestKind.START_TLS: _of_tls,
 }
 
 

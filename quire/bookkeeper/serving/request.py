@@ -24,7 +24,7 @@ AUTH_DISABLED: Final = "AuthDisabledPlugin"
 """The plugin that a bookie without authentication names."""
 
 
-class Kind(StrEnum):
+class RequestKind(StrEnum):
     """The work that a request asks for."""
 
     ADD = "add"
@@ -43,14 +43,14 @@ class Kind(StrEnum):
     """An operation that this bookie does not know: it is answered as a bad request."""
 
 
-class Request(NamedTuple):
+class ClientRequest(NamedTuple):
     """One request. Fields that a kind does not have keep their defaults."""
 
     protocol: int
     operation: int
     """The number of the operation, which the answer repeats."""
     transaction: int
-    kind: Kind
+    kind: RequestKind
     ledger: LedgerId = -1
     entry: EntryId = NO_ENTRY
     """Of an explicit LAC, the LAC."""
@@ -63,8 +63,8 @@ class Request(NamedTuple):
     above: EntryId = NO_ENTRY
     """A long poll ends when the LAC is above it."""
     milliseconds: int = 0
-    count: int = 0
-    """Entries of a batch read; 0 or less is any number."""
+    entries: int = 0
+    """The most entries of a batch read, 0 or less for any number; what INFO asks for, in bits."""
     bytes_max: int = 0
 
 

@@ -19,11 +19,12 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from quire.aio.backoff import Backoff
 from quire.aio.timing import time_limit
 from quire.bookie import Bookie, BookieAddress, BookieInfo
+from quire.entry import BookieId
 from quire.errors import (
     ConflictError,
     NodeExistsError,
@@ -34,6 +35,7 @@ from quire.errors import (
     SessionExpiredError,
     WrongBookieError,
 )
+from quire.fields import NOTHING
 from quire.labels import Labels
 from quire.metastore.cluster import read_cluster
 from quire.metastore.layout import bookie_path
@@ -68,6 +70,42 @@ _PASSING: Final = (
 """After these the registration is tried again; anything else ends the bookie."""
 
 
+class RegistrationForm(Protocol):
+    """Port: where a bookie's record is, and its bytes."""
+
+    def path(self, address: BookieAddress) -> str:
+        """Return the path of the record of a bookie."""
+        ...
+
+    def encode(self, address: BookieAddress, found: bytes | None = None) -> bytes:
+        """Return the record; it keeps what is not known of the record that was found."""
+        ...
+
+    def address_in(self, bookie: BookieId, found: bytes) -> str:
+        """Return the address in a record. Raises `CorruptRecordError`."""
+        ...
+
+
+class OwnForm:
+    """The form of quire's own records. Implements `RegistrationForm`."""
+
+    def path(self, address: BookieAddress) -> str:
+        """See `RegistrationForm.path`."""
+        return bookie_path(address.bookie)
+
+    def encode(self, address: BookieAddress, found: bytes | None = None) -> bytes:
+        """See `RegistrationForm.encode`."""
+        unknown = NOTHING if found is None else unknown_of(address.bookie, found)
+        return encode_registration(address, unknown)
+
+    def address_in(self, bookie: BookieId, found: bytes) -> str:
+        """See `RegistrationForm.address_in`."""
+        return decode_registration(bookie, found).address
+
+
+OWN_FORM: Final = OwnForm()
+
+
 def _as_started(labels: Labels) -> Labels:
     return labels
 
@@ -84,17 +122,19 @@ class Registration:
         session_timeout: float = SESSION_SECONDS,
         check_identity: Callable[[], Awaitable[object]] | None = None,
         place: Callable[[Labels], Labels] = _as_started,
+        form: RegistrationForm = OWN_FORM,
     ) -> None:
         """`check_identity` is called before each registration: its errors end the bookie. `place`
-        maps the labels of `address` to where the bookie is now.
+        maps the labels of `address` to where the bookie is now; `form` is that of the record.
         """
+        self._form = form
         self._store = store
         self._check_identity = check_identity
         self._place = place
         self._bookie = bookie
         self._bookie_id = address.bookie
         self._address = address
-        self._path = bookie_path(address.bookie)
+        self._path = form.path(address)
         self._rng = rng
         self._session_timeout = session_timeout
         self._pauses = BACKOFF.pauses(rng)
@@ -136,7 +176,7 @@ class Registration:
     async def _claim(self, session: Session) -> tuple[BookieAddress, int]:
         """Create the record, replacing the record of a dead process of this bookie."""
         address = await self._current()
-        value = encode_registration(address)
+        value, self._path = self._form.encode(address), self._form.path(address)
         try:
             version = await session.create(self._path, value)
         except NodeExistsError:
@@ -163,21 +203,30 @@ class Registration:
                 found = await self._store.get(self._path)
                 self._check_owner(found.value)
                 version = found.version
-                unknown = unknown_of(self._bookie_id, found.value)
-                value = encode_registration(await self._current(), unknown)
-                if value != found.value:  # compared with the record: a put may have been lost
+                address = await self._current()
+                value = self._form.encode(address, found.value)
+                if self._form.path(address) != self._path:
+                    version = await self._move(session, self._form.path(address), value)
+                elif value != found.value:  # compared with the record: a put may have been lost
                     version = await self._store.put(self._path, value, version)
             except (RetryError, OutcomeUnknownError) as error:
                 _log.warning("registration of bookie %s is unsure: %s", self._bookie_id, error)
                 await asyncio.sleep(CHECK_SECONDS)
 
+    async def _move(self, session: Session, path: str, value: bytes) -> int:
+        """Have the record at another path; for a moment it is at both."""
+        version = await session.create(path, value)
+        left, self._path = self._path, path
+        await self._store.delete(left)
+        return version
+
     def _check_owner(self, value: bytes) -> None:
-        found = decode_registration(self._bookie_id, value)
-        if found.address != self._address.address:
+        found = self._form.address_in(self._bookie_id, value)
+        if found != self._address.address:
             raise WrongBookieError(
                 f"registration of bookie {self._bookie_id}",
                 f"this process at {self._address.address}",
-                f"a process at {found.address} that serves a copy of the directory",
+                f"a process at {found} that serves a copy of the directory",
             )
 
     def _tell(self, info: BookieInfo) -> None:

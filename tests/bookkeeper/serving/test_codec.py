@@ -12,7 +12,7 @@ from quire.bookkeeper import wire2, wire3
 from quire.bookkeeper.protobuf import Field, MalformedError, encode
 from quire.bookkeeper.serving import codec2, codec3
 from quire.bookkeeper.serving.codec import encode_reply, read_request
-from quire.bookkeeper.serving.request import SECOND, THIRD, Kind, Reply, Request
+from quire.bookkeeper.serving.request import SECOND, THIRD, ClientRequest, Reply, RequestKind
 from quire.bookkeeper.status import Status
 from quire.bookkeeper.wire3 import Operation
 from quire.entry import DigestKind, Sealer
@@ -26,33 +26,37 @@ STATUSES = st.sampled_from(Status)
 SIZE = wire3.SIZE.size
 
 
-def third(kind: Kind, operation: int, ledger: int = 7, entry: int = 1) -> Request:
-    return Request(THIRD, operation, 1, kind, ledger, entry)
+def third(kind: RequestKind, operation: int, ledger: int = 7, entry: int = 1) -> ClientRequest:
+    return ClientRequest(THIRD, operation, 1, kind, ledger, entry)
 
 
 def test_golden_answers_of_the_third_protocol() -> None:
-    added = encode_reply(third(Kind.ADD, Operation.ADD), Reply(Status.OK))
+    added = encode_reply(third(RequestKind.ADD, Operation.ADD), Reply(Status.OK))
     assert added.hex() == "0a06080310021801" + "1000" + "aa0606" + "080010071801"
-    fenced = encode_reply(third(Kind.ADD, Operation.ADD), Reply(Status.FENCED))
+    fenced = encode_reply(third(RequestKind.ADD, Operation.ADD), Reply(Status.FENCED))
     assert fenced.hex() == "0a06080310021801" + "10f803" + "aa0607" + "08f80310071801"
-    last = third(Kind.READ, Operation.READ, entry=-1)
+    last = third(RequestKind.READ, Operation.READ, entry=-1)
     assert encode_reply(last, Reply(Status.NO_ENTRY)).hex() == (
         "0a06080310011801" + "109303" + "a20610" + "089303" + "1007" + "18ffffffffffffffffff01"
     )
-    auth = encode_reply(third(Kind.AUTH, Operation.AUTH), Reply(Status.OK))
+    auth = encode_reply(third(RequestKind.AUTH, Operation.AUTH), Reply(Status.OK))
     assert auth.hex() == (
         "0a06080310051801" + "1000" + "b20616" + "0a12" + b"AuthDisabledPlugin".hex() + "1200"
     )
-    unknown = encode_reply(third(Kind.UNKNOWN, 12), Reply(Status.BAD_REQUEST))
+    unknown = encode_reply(third(RequestKind.UNKNOWN, 12), Reply(Status.BAD_REQUEST))
     assert unknown.hex() == "0a060803100c1801" + "109403"
 
 
 def test_golden_answers_of_the_second_protocol() -> None:
-    added = encode_reply(Request(SECOND, 1, 0, Kind.ADD, 7, 1), Reply(Status.OK))
+    added = encode_reply(ClientRequest(SECOND, 1, 0, RequestKind.ADD, 7, 1), Reply(Status.OK))
     assert added.hex() == "02010000" + "00000000" + f"{7:016x}" + f"{1:016x}"
-    read = encode_reply(Request(SECOND, 2, 0, Kind.READ, 7, -1), Reply(Status.OK, body=FRAME))
+    read = encode_reply(
+        ClientRequest(SECOND, 2, 0, RequestKind.READ, 7, -1), Reply(Status.OK, body=FRAME)
+    )
     assert read.hex() == "02020000" + "00000000" + f"{7:016x}" + "f" * 16 + FRAME.hex()
-    batch = encode_reply(Request(SECOND, 7, 9, Kind.BATCH_READ, 7, 1), Reply(Status.NO_ENTRY))
+    batch = encode_reply(
+        ClientRequest(SECOND, 7, 9, RequestKind.BATCH_READ, 7, 1), Reply(Status.NO_ENTRY)
+    )
     assert batch.hex() == "02070000" + "00000002" + f"{7:016x}" + f"{1:016x}" + f"{9:016x}"
 
 
@@ -62,8 +66,8 @@ def test_adds_of_the_third_protocol(
 ) -> None:
     encoder = wire3.AddEncoder(ledger, key, recovery=recovery, deferred=not recovery)
     message = b"".join(encoder.encode(transaction, [(entry, body)]))[SIZE:]
-    assert read_request(message) == Request(
-        *(THIRD, Operation.ADD, transaction, Kind.ADD, ledger, entry, key, body),
+    assert read_request(message) == ClientRequest(
+        *(THIRD, Operation.ADD, transaction, RequestKind.ADD, ledger, entry, key, body),
         recovery=recovery,
         deferred=not recovery,
     )
@@ -74,8 +78,8 @@ def test_reads_of_the_third_protocol(
     transaction: int, ledger: int, entry: int, key: bytes | None
 ) -> None:
     message = wire3.read(transaction, ledger, entry, fence_key=key)[SIZE:]
-    assert read_request(message) == Request(
-        *(THIRD, Operation.READ, transaction, Kind.READ, ledger, entry, key),
+    assert read_request(message) == ClientRequest(
+        *(THIRD, Operation.READ, transaction, RequestKind.READ, ledger, entry, key),
         fences=key is not None,
     )
 
@@ -83,31 +87,33 @@ def test_reads_of_the_third_protocol(
 @given(IDS, IDS, ENTRIES, st.integers(0, 2**31))
 def test_polls(transaction: int, ledger: int, above: int, milliseconds: int) -> None:
     found = read_request(wire3.poll(transaction, ledger, above, milliseconds)[SIZE:])
-    assert (found.kind, found.ledger, found.entry) == (Kind.WAIT, ledger, -1)
+    assert (found.kind, found.ledger, found.entry) == (RequestKind.WAIT, ledger, -1)
     assert (found.above, found.milliseconds) == (above, milliseconds)
 
 
 def test_other_requests_of_the_third_protocol() -> None:
     packet = SEALER.seal_lac(3)
     lac = read_request(wire3.write_lac(5, 7, 3, KEY, packet)[SIZE:])
-    assert lac == Request(THIRD, Operation.WRITE_LAC, 5, Kind.WRITE_LAC, 7, 3, KEY, packet)
+    assert lac == ClientRequest(
+        THIRD, Operation.WRITE_LAC, 5, RequestKind.WRITE_LAC, 7, 3, KEY, packet
+    )
     for operation, kind in (
-        (Operation.READ_LAC, Kind.READ_LAC),
-        (Operation.FORCE, Kind.FORCE),
-        (Operation.LIST_ENTRIES, Kind.LIST_ENTRIES),
+        (Operation.READ_LAC, RequestKind.READ_LAC),
+        (Operation.FORCE, RequestKind.FORCE),
+        (Operation.LIST_ENTRIES, RequestKind.LIST_ENTRIES),
     ):
         found = read_request(wire3.of_ledger(operation, 5, 7)[SIZE:])
-        assert found == Request(THIRD, operation, 5, kind, 7)
-    assert read_request(wire3.info(5)[SIZE:]).count == 3
-    assert read_request(wire3.start_tls(5)[SIZE:]).kind is Kind.START_TLS
-    assert read_request(wire3.authenticate(5, "p", b"")[SIZE:]).kind is Kind.AUTH
+        assert found == ClientRequest(THIRD, operation, 5, kind, 7)
+    assert read_request(wire3.info(5)[SIZE:]).entries == 3
+    assert read_request(wire3.start_tls(5)[SIZE:]).kind is RequestKind.START_TLS
+    assert read_request(wire3.authenticate(5, "p", b"")[SIZE:]).kind is RequestKind.AUTH
 
 
 @pytest.mark.parametrize("number", [0, 3, 4, 12, 99])
 def test_an_operation_that_is_not_known_can_be_answered(number: int) -> None:
     header = encode([(1, 3), (2, number), (3, 5)])
     found = read_request(encode([(1, header), (100, b"")]))
-    assert (found.kind, found.operation, found.transaction) == (Kind.UNKNOWN, number, 5)
+    assert (found.kind, found.operation, found.transaction) == (RequestKind.UNKNOWN, number, 5)
     answer = encode_reply(found, Reply(Status.BAD_REQUEST))
     assert answer == encode([(1, header), (2, Status.BAD_REQUEST)])
 
@@ -117,23 +123,23 @@ def test_a_part_that_is_missing_or_damaged_can_be_answered() -> None:
         header = encode([(1, 3), (2, number), (3, 5)])
         damaged: list[Field] = [(1, header), (wire3.PART[number], b"\xff")]
         for data in (encode([(1, header)]), encode(damaged)):
-            assert read_request(data).kind is Kind.UNKNOWN
+            assert read_request(data).kind is RequestKind.UNKNOWN
 
 
 @given(IDS, ENTRIES, STATUSES, st.binary(max_size=50), st.one_of(st.none(), ENTRIES))
 def test_answers_are_what_the_client_reads(
     ledger: int, entry: int, status: Status, body: bytes, lac: int | None
 ) -> None:
-    for kind, operation in ((Kind.READ, Operation.READ), (Kind.WAIT, Operation.READ)):
+    for kind, operation in ((RequestKind.READ, Operation.READ), (RequestKind.WAIT, Operation.READ)):
         request = third(kind, operation, ledger, entry)
         found = wire3.read_answer(encode_reply(request, Reply(status, body=body, lac=lac)))
         assert found[:3] == (operation, 1, status)
         assert (found.part.number(2), found.part.number(3)) == (ledger, entry)
         assert found.part.data(4, b"") == body
         assert found.part.number(5, -9) == (-9 if lac is None else lac)
-    added = encode_reply(third(Kind.ADD, Operation.ADD, ledger, entry), Reply(status))
+    added = encode_reply(third(RequestKind.ADD, Operation.ADD, ledger, entry), Reply(status))
     assert wire3.read_added(added) == (1, status)
-    second = Request(SECOND, wire2.Opcode.READ, 0, Kind.READ, ledger, entry)
+    second = ClientRequest(SECOND, wire2.Opcode.READ, 0, RequestKind.READ, ledger, entry)
     answer = wire2.read_answer(encode_reply(second, Reply(status, body=body)))
     assert (answer.status, answer.ledger, answer.entry, bytes(answer.body)) == (
         *(status, ledger, entry, body),
@@ -143,13 +149,19 @@ def test_answers_are_what_the_client_reads(
 def test_requests_of_the_second_protocol() -> None:
     for recovery in (False, True):
         found = read_request(wire2.add(KEY, FRAME, recovery=recovery)[SIZE:])
-        assert found == Request(SECOND, 1, 0, Kind.ADD, 7, 1, KEY, FRAME, recovery=recovery)
-    assert read_request(wire2.read(7, -1)[SIZE:]) == Request(SECOND, 2, 0, Kind.READ, 7, -1)
+        assert found == ClientRequest(
+            SECOND, 1, 0, RequestKind.ADD, 7, 1, KEY, FRAME, recovery=recovery
+        )
+    assert read_request(wire2.read(7, -1)[SIZE:]) == ClientRequest(
+        SECOND, 2, 0, RequestKind.READ, 7, -1
+    )
     fence = read_request(wire2.read(7, 3, KEY)[SIZE:])
-    assert fence == Request(SECOND, 2, 0, Kind.READ, 7, 3, KEY, fences=True)
+    assert fence == ClientRequest(SECOND, 2, 0, RequestKind.READ, 7, 3, KEY, fences=True)
     batch = read_request(wire2.batch_read(9, 7, 1, 100, 5000)[SIZE:])
-    assert batch == Request(*(SECOND, 7, 9, Kind.BATCH_READ, 7, 1), count=100, bytes_max=5000)
-    assert read_request(bytes.fromhex("02630000")).kind is Kind.UNKNOWN
+    assert batch == ClientRequest(
+        *(SECOND, 7, 9, RequestKind.BATCH_READ, 7, 1), entries=100, bytes_max=5000
+    )
+    assert read_request(bytes.fromhex("02630000")).kind is RequestKind.UNKNOWN
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), max_size=40))
