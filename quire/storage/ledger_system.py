@@ -1,9 +1,9 @@
-"""The metadata system that a bookie's ledgers belong to: quire's own, or another one.
+"""The metadata system that a bookie's ledgers belong to: quire's own, or another.
 
 A bookie belongs to one system. Its ids, its registration and the proof that a ledger was deleted
 come from there, so ids of two systems never meet on one disk. The id of a bookie's cluster, on its
-disk, names the system: a bookie of one is never served for another, whose collector would take
-every ledger for deleted.
+disk, names the system: a bookie is never served for another system. The collector of another
+system would take every ledger for deleted.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from quire.storage.serving.births import Bound, GivenIds
 from quire.storage.serving.grpc_service import OpenDoor
 
 OTHER: Final = ":"
-"""In the id of a cluster: what is before it names another system than quire's."""
+"""In the id of a cluster: the part before it names another system than quire's."""
 
 
 class LedgerSystem(Protocol):
-    """Port: what a bookie needs of the system of its ledgers."""
+    """Port: the system of its ledgers, as a bookie needs it."""
 
     store: MetadataStore
     """Where the bookie is registered."""
@@ -72,7 +72,7 @@ class OwnSystem:
 
 @asynccontextmanager
 async def own_system(store: MetadataStore, cookie: BookieCookie) -> AsyncIterator[LedgerSystem]:
-    """Open quire's own system. Raises `ConfigurationError` for a bookie of another one."""
+    """Open quire's own system. Raises `ConfigurationError` for a bookie of another system."""
     system, separator, _ = cookie.cluster.partition(OTHER)
     if separator:
         raise ConfigurationError(

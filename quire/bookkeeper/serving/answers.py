@@ -1,6 +1,6 @@
 """The answers of a bookie to requests of Apache's clients, but for adds (client_stream.py).
 
-The storage behind is the port `Bookie`, so fences, keys and durability are those of quire's
+The storage is the port `Bookie`, so fences, keys and durability are as for quire's
 clients. The differences stay on the safe side:
 
   - A fence is durable before any answer to its request leaves, a refusal included (B6).
@@ -40,7 +40,7 @@ WAIT_SECONDS_MAX: Final = 600.0
 
 
 class Storage(Protocol):
-    """What the protocols ask of a bookie beside the port `Bookie`."""
+    """The questions of the protocols to a bookie, beside the port `Bookie`."""
 
     def lac(self, ledger: LedgerId) -> EntryId:
         """Return the highest LAC in anything held of a ledger, read from headers unverified."""
@@ -229,8 +229,8 @@ def _fence_key(request: ClientRequest) -> bytes | None:
 
 
 def check_add(request: ClientRequest) -> None:
-    """Raise `InvalidRequestError` for an add whose frame is of another entry, or too short: the ids
-    that count are those in the frame.
+    """Raise `InvalidRequestError` for an add with a frame of another entry, or too short: the ids
+    in the frame count.
     """
     if len(request.body) < HEADER.size:
         raise InvalidRequestError(

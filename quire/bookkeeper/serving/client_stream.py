@@ -1,8 +1,8 @@
 """One connection of a client of Apache's to a bookie of quire.
 
-Adds are begun in the order in which they come, each without waiting for the one before, and are
+Adds are begun in the order of their arrival, each without a wait for the earlier ones, and are
 answered when they are durable. Other requests are tasks, and are answered in any order. A client
-that has too much under way is not read from: the bounds are those of the port for plain frames.
+with too much under way is not read from, by the bounds of the port for plain frames.
 
 A connection speaks the third protocol until its first message of the second, and then the second
 alone, as at a bookie of Apache's.
@@ -61,7 +61,7 @@ class ClientStream:
         self._adding: dict[asyncio.Future[None], None] = {}
         self._asking: dict[asyncio.Task[None], None] = {}
         self._requests = 0
-        """Of `_asking`, those that are no long polls."""
+        """Requests in `_asking`, without long polls."""
         self._is_second = False
         self._is_over = False
 

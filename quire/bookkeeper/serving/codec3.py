@@ -37,7 +37,7 @@ KINDS: Final[Mapping[Operation, RequestKind]] = {
 
 TOTAL: Final = 1
 FREE: Final = 2
-"""What a request for information asks for, in bits."""
+"""Facts that a request for information asks for, in bits."""
 
 _GROUPS: Final = struct.Struct(">ii")
 _GROUP: Final = struct.Struct(">qqii")

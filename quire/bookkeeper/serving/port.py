@@ -60,7 +60,7 @@ async def serve_bookkeeper(
 
     Args:
         reception: what all ports of the bookie share.
-        storage: the bookie's storage, for what the port `Bookie` does not offer.
+        storage: the bookie's storage, beside the port `Bookie`.
         listen: host:port; port 0 takes a free one.
         connections: the most at the same time.
 

@@ -1,7 +1,7 @@
 """A request of a client of Apache BookKeeper, and the contents of its answer. Pure.
 
 Both protocols carry the same requests in other bytes, so a bookie answers them by one code. A
-request keeps what its answer has to repeat: the protocol, the operation's number, and the
+request keeps the facts that its answer repeats: the protocol, the operation's number, and the
 transaction of the third protocol or the request id of a batch read.
 """
 
@@ -73,7 +73,7 @@ class Reply(NamedTuple):
 
     status: Status
     entry: EntryId | None = None
-    """The entry of the body, where it is not the one of the request."""
+    """The entry of the body, where the request has another."""
     body: bytes = b""
     """A frame; a run of frames for a batch read; the ids held for a list of entries."""
     lac: EntryId | None = None

@@ -11,8 +11,8 @@ entry. That holds for ids that an application chose, too, which no counter tells
 
 A ledger was deleted when its record is absent. But a store that was put back from a backup lacks
 the records of later ledgers, so an absence counts only for ids below a new one, drawn from the
-cluster's supply for each round: that one is low in such a store. Ledgers with higher ids, which an
-application chose, are kept.
+cluster's supply for each round: in such a store the new id is low. Ledgers with higher ids
+are kept: an application chose these.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ async def found_cluster(base: str, ledgers: ApacheLedgers, rng: Random) -> str:
 
 
 class SameInstance:
-    """Whether a store is still that of the cluster that a bookie's disk names."""
+    """Whether a store still belongs to the cluster that a bookie's disk names."""
 
     def __init__(self, store: MetadataStore, root: str, own: SameStore, cluster: str) -> None:
         self._store = store

@@ -78,7 +78,7 @@ class RegistrationForm(Protocol):
         ...
 
     def encode(self, address: BookieAddress, found: bytes | None = None) -> bytes:
-        """Return the record; it keeps what is not known of the record that was found."""
+        """Return the record; it keeps unknown fields of the record that was found."""
         ...
 
     def address_in(self, bookie: BookieId, found: bytes) -> str:
@@ -125,7 +125,7 @@ class Registration:
         form: RegistrationForm = OWN_FORM,
     ) -> None:
         """`check_identity` is called before each registration: its errors end the bookie. `place`
-        maps the labels of `address` to where the bookie is now; `form` is that of the record.
+        maps the labels of `address` to where the bookie is now; `form` is the form of the record.
         """
         self._form = form
         self._store = store

@@ -1,7 +1,8 @@
 """The connections of one listening socket that takes messages after their sizes.
 
 A connection that has said nothing yet counts as silent, and others take its place when there are
-many. One that has greeted wants a place among those of its peer (seats.py). A subclass serves it.
+many. After its greeting a connection wants a place among its peer's (seats.py). A
+subclass serves it.
 
 Not here: the budgets of their bytes (limits.py), the messages (run_listener.py).
 """
@@ -63,8 +64,8 @@ class ConnectionPort:
         return self.received()
 
     def received(self) -> FramedConnection:
-        """Return a connection that is silent so far; the one that has been so for longest may lose
-        its place to it.
+        """Return a connection that is silent so far; the longest silent connection may lose its
+        place to it.
         """
         connection = FramedConnection(
             on_greeted=self._greeted,
