@@ -308,7 +308,7 @@ async def _serve(
 
 
 def _around(auditor: OpenAuditor | None, tls: Contexts | None) -> dict[str, Any]:
-    """Return what a bookie of a cluster of quire's has to do with the other bookies."""
+    """Return the duties of a bookie in a cluster of quire's towards other bookies."""
     from quire.healing.figures import read_figures
     from quire.repair.copies import open_copies
     from quire.repair.orders import stored_orders

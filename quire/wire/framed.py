@@ -288,7 +288,7 @@ class FramedConnection(asyncio.Protocol):
             self._tell_held()
 
     def _tell_held(self) -> None:
-        """Tell the bytes without space: of a message that is not whole, and of waiting ones."""
+        """Tell the bytes without space: those held by a partial message, and by waiting ones."""
         if self._budgets is None:
             return
         held = self._size + self._inbox.waiting_bytes
@@ -331,7 +331,7 @@ class FramedConnection(asyncio.Protocol):
         head, tail = memoryview(first)[_SIZE.size :], memoryview(data)[:end]
         self._inbox.put(b"".join([head, *others, tail]))
         if self._budgets is not None:
-            self._awaits_turn = False  # what was on its way when the reading stopped
+            self._awaits_turn = False  # bytes under way when the reading stopped
             self._budgets.large.end(self)
         return data[end:]
 

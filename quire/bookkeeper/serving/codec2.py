@@ -37,7 +37,7 @@ def read_request(data: bytes) -> ClientRequest:
     UNKNOWN. Raises `MalformedError` for bytes that are too short for their opcode.
     """
     if len(data) < _WORD.size or not is_second(data):
-        raise MalformedError(f"a message of {len(data)} bytes is none of protocol {VERSION}")
+        raise MalformedError(f"a message of {len(data)} bytes is outside protocol {VERSION}")
     (word,) = _WORD.unpack_from(data)
     opcode, flags = word >> 16 & 0xFF, word & 0xFFFF
     try:

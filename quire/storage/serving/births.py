@@ -83,7 +83,7 @@ class GivenIds(Protocol):
         ...
 
     async def close(self) -> None:
-        """End what is under way."""
+        """End the work under way."""
         ...
 
 

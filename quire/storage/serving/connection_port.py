@@ -96,7 +96,7 @@ class ConnectionPort:
         self._streams[connection] = asyncio.create_task(self._serve(connection))
 
     def _lost(self, connection: FramedConnection) -> None:
-        """Give up the stream of a connection: its answers are no longer received."""
+        """Give up the stream of a connection: its answers have lost their reader."""
         if connection.stranger:
             self._refusals.count("greeting", stranger(connection, self.remedy))
         self._silent.pop(connection, None)
