@@ -17,7 +17,7 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Final, NamedTuple, Protocol, cast
 
 from quire.wire.identity import owner_of
@@ -185,11 +185,11 @@ class FramedConnection(asyncio.Protocol):
         self._go_on()
         self._tell_held()
 
-    async def write(self, *parts: bytes) -> None:
+    def write(self, *parts: bytes) -> Coroutine[None, None, None]:
         """Send a message, given in parts, or have it sent when there is room. Raises
         `ConnectionOverError`.
         """
-        await self.write_packed((_SIZE.pack(sum(map(len, parts))), *parts))
+        return self.write_packed((_SIZE.pack(sum(map(len, parts))), *parts))
 
     async def write_packed(self, pieces: Sequence[bytes]) -> None:
         """Send the pieces of messages that have their sizes, as `write` does."""

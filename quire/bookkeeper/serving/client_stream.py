@@ -11,7 +11,7 @@ alone, as at a bookie of Apache's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from typing import Final
@@ -33,6 +33,10 @@ from quire.wire.framed import ConnectionOverError, FramedConnection
 REQUESTS_MAX: Final = 256
 """Requests of one connection that are carried out at the same time, without adds and long polls."""
 
+POLLS_MAX: Final = 1024
+"""Long polls of one connection at the same time. One more is refused; it has no task, so a client
+that sends polls and takes no answers costs no more."""
+
 _READS: Final = frozenset({RequestKind.READ, RequestKind.BATCH_READ})
 
 
@@ -40,9 +44,15 @@ class ClientStream:
     """See the module. Implements `quire.storage.serving.limits.Stream`."""
 
     def __init__(
-        self, reception: Reception, storage: Storage, connection: FramedConnection
+        self,
+        reception: Reception,
+        storage: Storage,
+        connection: FramedConnection,
+        spoke: Callable[[], None],
     ) -> None:
+        """`spoke` is called when the first message is whole."""
         self._reception = reception
+        self._spoke = spoke
         self._connection = connection
         self._owner = connection.owner
         identity = connection.peer.identity
@@ -85,7 +95,10 @@ class ClientStream:
                 await asyncio.gather(*ending, return_exceptions=True)
 
     async def _receive(self) -> None:
-        while (message := await self._connection.read()) is not None:
+        message = await self._connection.read()
+        if message is not None:
+            self._spoke()
+        while message is not None:
             try:
                 request = read_request(message)
             except MalformedError as error:
@@ -98,6 +111,7 @@ class ClientStream:
                 await self._add(request)
             else:
                 await self._ask(request)
+            message = await self._connection.read()
 
     # Adds.
 
@@ -182,6 +196,9 @@ class ClientStream:
         counts = request.kind is not RequestKind.WAIT
         while counts and self._requests >= REQUESTS_MAX:
             await self._wait_for_room()
+        if not counts and len(self._asking) - self._requests >= POLLS_MAX:
+            await self._write(request, Reply(Status.TOO_MANY_REQUESTS))
+            return
         self._requests += counts
         asking = asyncio.create_task(self._answer(request))
         self._asking[asking] = None

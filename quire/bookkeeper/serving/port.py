@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final
 
 from quire.bookkeeper.serving.answers import Storage
@@ -43,8 +44,9 @@ class BookKeeperPort(ConnectionPort):
                 self._reception.stream_of(connection.owner) as full,
             ):
                 if full is None:
-                    self._seats.spoke(connection)
-                    await ClientStream(self._reception, self._storage, connection).serve()
+                    spoke = partial(self._seats.spoke, connection)
+                    stream = ClientStream(self._reception, self._storage, connection, spoke)
+                    await stream.serve()
         except Exception as error:
             self._reception.failure(error)
         finally:

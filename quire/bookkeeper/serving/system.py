@@ -239,7 +239,14 @@ class ApacheForm:
 
     def path(self, address: BookieAddress) -> str:
         """See `RegistrationForm.path`."""
-        place = AVAILABLE if address.writable else f"{AVAILABLE}/{READ_ONLY}"
+        return self._place(address, writable=address.writable)
+
+    def others(self, address: BookieAddress) -> Sequence[str]:
+        """See `RegistrationForm.others`."""
+        return (self._place(address, writable=not address.writable),)
+
+    def _place(self, address: BookieAddress, *, writable: bool) -> str:
+        place = AVAILABLE if writable else f"{AVAILABLE}/{READ_ONLY}"
         return f"{self._root}/{place}/{address.bookie}"
 
     def encode(self, address: BookieAddress, found: bytes | None = None) -> bytes:

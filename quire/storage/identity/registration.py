@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -77,6 +77,10 @@ class RegistrationForm(Protocol):
         """Return the path of the record of a bookie."""
         ...
 
+    def others(self, address: BookieAddress) -> Sequence[str]:
+        """Return the paths that the record of this bookie has in another state of the bookie."""
+        ...
+
     def encode(self, address: BookieAddress, found: bytes | None = None) -> bytes:
         """Return the record; it keeps unknown fields of the record that was found."""
         ...
@@ -92,6 +96,10 @@ class OwnForm:
     def path(self, address: BookieAddress) -> str:
         """See `RegistrationForm.path`."""
         return bookie_path(address.bookie)
+
+    def others(self, address: BookieAddress) -> Sequence[str]:
+        """See `RegistrationForm.others`: the record has one path."""
+        return ()
 
     def encode(self, address: BookieAddress, found: bytes | None = None) -> bytes:
         """See `RegistrationForm.encode`."""
@@ -135,6 +143,8 @@ class Registration:
         self._bookie_id = address.bookie
         self._address = address
         self._path = form.path(address)
+        self._left: str | None = None
+        """The path that the record has moved from, until the old record is gone for certain."""
         self._rng = rng
         self._session_timeout = session_timeout
         self._pauses = BACKOFF.pauses(rng)
@@ -176,7 +186,9 @@ class Registration:
     async def _claim(self, session: Session) -> tuple[BookieAddress, int]:
         """Create the record, replacing the record of a dead process of this bookie."""
         address = await self._current()
-        value, self._path = self._form.encode(address), self._form.path(address)
+        value, self._path, self._left = self._form.encode(address), self._form.path(address), None
+        for other in self._form.others(address):
+            await self._clear(other)
         try:
             version = await session.create(self._path, value)
         except NodeExistsError:
@@ -203,6 +215,8 @@ class Registration:
                 found = await self._store.get(self._path)
                 self._check_owner(found.value)
                 version = found.version
+                if self._left is not None:
+                    await self._withdraw(self._left)
                 address = await self._current()
                 value = self._form.encode(address, found.value)
                 if self._form.path(address) != self._path:
@@ -214,11 +228,27 @@ class Registration:
                 await asyncio.sleep(CHECK_SECONDS)
 
     async def _move(self, session: Session, path: str, value: bytes) -> int:
-        """Have the record at another path; for a moment it is at both."""
+        """Have the record at another path. It is at both for a moment, and longer when the store
+        does not answer: then each look at the record deletes the old one again.
+        """
         version = await session.create(path, value)
         left, self._path = self._path, path
-        await self._store.delete(left)
+        self._left = left
+        await self._withdraw(left)
         return version
+
+    async def _withdraw(self, left: str) -> None:
+        with contextlib.suppress(NoSuchNodeError):  # an earlier deletion was not answered
+            await self._store.delete(left)
+        self._left = None
+
+    async def _clear(self, path: str) -> None:
+        """Delete the record of a dead process of this bookie; a live one is another's."""
+        with contextlib.suppress(NoSuchNodeError):
+            found = await self._store.get(path)
+            if self._was_registered:
+                self._check_owner(found.value)
+            await self._store.delete(path, found.version)
 
     def _check_owner(self, value: bytes) -> None:
         found = self._form.address_in(self._bookie_id, value)

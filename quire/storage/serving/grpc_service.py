@@ -302,7 +302,7 @@ async def serve_bookie(
             advertised(address, advertise)
     reception = Reception(bookie, bookie_id, limits, refusals, doorkeeper, lets_read, news)
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    connections = connections_max(reception.limits.connections, descriptors)
+    connections = connections_max(reception.limits.connections, descriptors, 2 + len(doors))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(reception.ended)
         open_doors = partial(_open_doors, stack, reception, advertise, connections)

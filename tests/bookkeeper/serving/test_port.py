@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
@@ -12,14 +12,28 @@ from quire.bookie import BookieAddress
 from quire.bookkeeper import wire2, wire3
 from quire.bookkeeper.apache_bookie import ApacheBookie
 from quire.bookkeeper.protobuf import encode
+from quire.bookkeeper.serving import client_stream
 from quire.bookkeeper.serving.port import serve_bookkeeper
 from quire.bookkeeper.status import Status
 from quire.bookkeeper.wire3 import SIZE, BookieAnswer, Operation
-from quire.entry import NO_ENTRY, DigestKind, Sealer
-from quire.errors import BookieUnavailableError, LedgerFencedError, UnauthorizedError
+from quire.entry import (
+    ENTRY_BYTES_MAX,
+    NO_ENTRY,
+    DigestKind,
+    LedgerId,
+    Sealer,
+)
+from quire.errors import (
+    BookieUnavailableError,
+    LedgerFencedError,
+    NotPermittedError,
+    UnauthorizedError,
+)
+from quire.rights.roles import Action
 from quire.run import pack_run, split_run
-from quire.storage.serving.limits import Reception, ServiceLimits
+from quire.storage.serving.limits import Doorkeeper, Reception, ServiceLimits
 from quire.testing.bookie import MemoryBookie
+from quire.wire.identity import Identity
 from tests.contract.bookie.subjects import Ported
 
 pytestmark = pytest.mark.real_time
@@ -82,10 +96,16 @@ class Scene:
 
 
 @asynccontextmanager
-async def served(limits: ServiceLimits | None = None) -> AsyncIterator[Scene]:
+async def served(
+    limits: ServiceLimits | None = None,
+    *,
+    doorkeeper: Doorkeeper | None = None,
+    connections: int = 64,
+) -> AsyncIterator[Scene]:
     bookie = MemoryBookie("b1")
-    reception = Reception(bookie, "b1", limits)
-    async with serve_bookkeeper(reception, Ported(bookie), "127.0.0.1:0", 64) as address:
+    reception = Reception(bookie, "b1", limits, doorkeeper=doorkeeper)
+    where = "127.0.0.1:0"
+    async with serve_bookkeeper(reception, Ported(bookie), where, connections) as address:
         yield Scene(bookie, reception, address)
     await reception.ended()
 
@@ -276,3 +296,148 @@ async def test_a_fence_of_one_client_stops_the_other() -> None:
         finally:
             await writer.close()
             await reader.close()
+
+
+class NobodyMay:
+    """Rights that permit nothing, and note what they were asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Action] = []
+
+    def admits(self, identity: Identity, action: Action, ledger: LedgerId | None, /) -> bool:
+        return False
+
+    async def check(self, identity: Identity, action: Action, ledger: LedgerId | None, /) -> None:
+        self.asked.append(action)
+        raise NotPermittedError(identity.name, action, f"ledger {ledger}")
+
+
+async def test_a_client_without_a_right_is_refused_in_both_protocols() -> None:
+    rights = NobodyMay()
+    async with (
+        served(doorkeeper=rights) as scene,
+        scene.client() as third,
+        scene.client() as second,
+    ):
+        for message in (
+            added(0),
+            wire3.read(1, LEDGER, 0),
+            wire3.read(1, LEDGER, 0, fence_key=KEY),
+            wire3.poll(1, LEDGER, -1, 60_000),
+            wire3.write_lac(1, LEDGER, 0, KEY, SEALER.seal_lac(0)),
+            *(
+                wire3.of_ledger(each, 1, LEDGER)
+                for each in (Operation.READ_LAC, Operation.FORCE, Operation.LIST_ENTRIES)
+            ),
+        ):
+            assert (await third.third(message)).status == Status.UNAUTHORIZED
+        for message in (
+            wire2.add(KEY, frame(0)),
+            wire2.read(LEDGER, 0),
+            wire2.batch_read(1, LEDGER, 0, 1, 0),
+        ):
+            assert (await second.second(message)).status == Status.UNAUTHORIZED
+        assert len(rights.asked) == 11
+        assert rights.asked[2] == Action.RECOVER, "a fence"
+        assert LEDGER not in scene.bookie.ledgers
+        assert scene.reception.refusals.counts["rights"] == 11
+
+
+async def test_tls_and_authentication_are_refused_by_status_and_the_client_goes_on() -> None:
+    async with served() as scene, scene.client() as third, scene.client() as second:
+        answer = await third.third(wire3.start_tls(1))
+        assert answer.status == Status.BAD_REQUEST, "no certificate is here"
+        for plugin in ("sasl", "", "TLS"):
+            answer = await third.third(wire3.authenticate(2, plugin, b"token"))
+            assert (answer.status, answer.part.text(1)) == (Status.OK, "AuthDisabledPlugin")
+        said = await second.ask(wire3.sized(bytes.fromhex("02030000") + encode([(1, "sasl")])))
+        assert said == bytes.fromhex("02030000") + encode([(1, "AuthDisabledPlugin"), (2, b"")])
+        assert (await third.third(added(0))).status == Status.OK
+        assert (await second.second(wire2.read(LEDGER, 0))).status == Status.OK
+
+
+async def test_a_client_that_begins_with_tls_is_ended() -> None:
+    async with served() as scene, scene.client() as client:
+        client.writer.write(bytes.fromhex("160301020001"))  # a handshake's first bytes
+        assert await client.is_closed()
+
+
+@pytest.mark.parametrize(
+    ("size", "wanted"),
+    [
+        (ENTRY_BYTES_MAX - 1, Status.OK),
+        (ENTRY_BYTES_MAX, Status.OK),
+        (ENTRY_BYTES_MAX + 1000, Status.BAD_REQUEST),
+        (5 * 1000 * 1000, Status.BAD_REQUEST),
+    ],
+)
+async def test_entries_of_four_to_five_megabytes(size: int, wanted: Status) -> None:
+    """Clients of Apache's send up to 5 MiB in a message; a larger entry than quire's is refused
+    by a status, and the connection goes on.
+    """
+    sealed = bytearray(frame(0, bytes(1000)))
+    sealed += bytes(size - 1000)
+    large = bytes(sealed)
+    if wanted == Status.OK:
+        large = frame(0, bytes(size))
+    async with served() as scene, scene.client() as third, scene.client() as second:
+        encoder = wire3.AddEncoder(LEDGER, KEY, recovery=False, deferred=False)
+        answer = await third.third(b"".join(encoder.encode(1, [(0, large)])))
+        assert answer.status == wanted
+        assert (await second.second(wire2.add(KEY, large))).status == wanted
+        if wanted == Status.OK:
+            read = await third.third(wire3.read(2, LEDGER, 0))
+            assert read.part.data(4) == large
+            assert bytes((await second.second(wire2.read(LEDGER, 0))).body) == large
+            batch = await second.second(wire2.batch_read(3, LEDGER, 0, 1, 0))
+            assert [each for _, each in split_run(bytes(batch.body))] == [large]
+        assert (await third.third(added(1))).status == Status.OK
+    assert scene.reception.pending.free == scene.reception.pending.size
+
+
+async def test_a_client_that_leaves_within_a_message_leaves_nothing() -> None:
+    async with served() as scene:
+        for cut in (1, SIZE.size, SIZE.size + 1, len(added(0)) - 1):
+            async with scene.client() as client:
+                client.writer.write(added(0)[:cut])
+        async with scene.client() as client:
+            client.writer.write(added(0)[:-1])
+            client.writer.write(added(0)[-1:] + added(1)[:7])
+            assert wire3.read_answer(await client.answer()).status == Status.OK
+            client.writer.write(added(1)[7:])
+            assert wire3.read_answer(await client.answer()).status == Status.OK
+    assert not scene.reception.unfinished._holdings
+    assert scene.reception.pending.free == scene.reception.pending.size
+
+
+async def test_half_a_message_keeps_no_place_from_clients_that_send() -> None:
+    """The size alone is no message: such a connection goes first when others need its place."""
+    async with served(connections=32) as scene, AsyncExitStack() as stack:
+        for _ in range(30):  # more than the places
+            idle = await stack.enter_async_context(scene.client())
+            idle.writer.write(SIZE.pack(100))
+            await idle.writer.drain()
+        client = await stack.enter_async_context(scene.client())
+        assert (await client.third(added(0))).status == Status.OK
+        for _ in range(30):
+            idle = await stack.enter_async_context(scene.client())
+            idle.writer.write(SIZE.pack(100))
+        assert (await client.third(added(1))).status == Status.OK, "it sent something"
+        assert scene.reception.refusals.counts["connections"] > 0
+
+
+async def test_polls_above_the_bound_are_refused_and_the_others_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_stream, "POLLS_MAX", 3)
+    async with served() as scene, scene.client() as client, scene.client() as writer:
+        await writer.third(added(0))
+        for number in range(5):
+            client.writer.write(wire3.poll(number, LEDGER, -1, 60_000))
+        for _ in range(2):
+            refused = wire3.read_answer(await client.answer())
+            assert refused.status == Status.TOO_MANY_REQUESTS
+        await writer.third(added(1))
+        for _ in range(3):
+            held = wire3.read_answer(await client.answer())
+            assert (held.status, held.part.number(5)) == (Status.OK, 0)
