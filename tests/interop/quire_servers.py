@@ -22,16 +22,23 @@ class QuireServers(ApacheServers):
         super().__init__(directory, jars, "db", bookies)
         self._collect_seconds = collect_seconds
 
-    def quire(self, *arguments: object) -> Any:
-        """Run a command of quire with the cluster's store, and return what it says."""
-        command = [*QUIRE, "--json", "--store", self.writable_uri, *map(str, arguments)]
+    @property
+    def own_uri(self) -> str:
+        """The store of the own records of the bookies."""
+        return f"zk://127.0.0.1:{self.port}/quire-bookies/ledgers"
+
+    def quire(self, *arguments: object, store: str | None = None) -> Any:
+        """Run a command of quire with the cluster's store, or another; return what it says."""
+        given = self.writable_uri if store is None else store
+        command = [*QUIRE, "--json", "--store", given, *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
     def _found(self) -> None:
-        names = [self.quire("bookie", "format", self._place(each))["bookie"] for each in range(3)]
-        self._places = {name: self._place(number) for number, name in enumerate(names)}
+        places = [self._place(number) for number in range(len(self.bookies))]
+        names = [self.quire("bookie", "format", each)["bookie"] for each in places]
+        self._places = dict(zip(names, places, strict=True))
         self.bookies = {name: free_port() for name in names}
 
     def _place(self, number: int) -> Path:
