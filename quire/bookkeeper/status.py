@@ -16,8 +16,10 @@ from quire.errors import (
     EntryUnknownError,
     InvalidRequestError,
     LedgerFencedError,
+    LedgerRetiredError,
     NoSuchEntryError,
     NoSuchLedgerError,
+    NotPermittedError,
     QuireError,
     ReadOnlyBookieError,
     UnauthorizedError,
@@ -95,3 +97,29 @@ def error_of(status: int, bookie: BookieId, ledger: LedgerId, entry: EntryId) ->
         case Status.BAD_VERSION:
             return BookieUnavailableError(bookie, "it does not speak this version of its protocol")
     return BookieUnavailableError(bookie, f"it answered with the unknown status {status}")
+
+
+def status_of(error: Exception) -> Status:
+    """Return the status that a bookie answers with instead of an error.
+
+    A ledger that was dropped is in an unknown state: "no ledger" would deny entries that another
+    bookie may hold.
+    """
+    match error:
+        case LedgerRetiredError() | EntryUnknownError():
+            return Status.UNKNOWN_STATE
+        case NoSuchLedgerError():
+            return Status.NO_LEDGER
+        case NoSuchEntryError():
+            return Status.NO_ENTRY
+        case LedgerFencedError():
+            return Status.FENCED
+        case ReadOnlyBookieError():
+            return Status.READ_ONLY
+        case BookieBusyError():
+            return Status.TOO_MANY_REQUESTS
+        case UnauthorizedError() | NotPermittedError():
+            return Status.UNAUTHORIZED
+        case InvalidRequestError():
+            return Status.BAD_REQUEST
+    return Status.IO_ERROR

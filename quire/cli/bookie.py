@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,17 +74,25 @@ def format_(
       quire bookie format /var/lib/quire --store zk://zoo:2181/quire
       quire bookie format /srv/quire --journal /fast/quire --entries /big/quire
     """
-    from quire.storage.identity.identity import format_directory
-
     identity = run(
-        lambda: format_directory(
-            directory, resolve_store(settings.store_uri()), journal=journal, entries=entries
-        )
+        lambda: _format(resolve_store(settings.store_uri()), directory, journal, entries)
     )
     if settings.json:
         print_json({"bookie": identity, "directory": str(directory)})
     else:
         click.echo(f"{directory} is now bookie {identity}")
+
+
+async def _format(
+    uri: str, directory: Path, journal: Path | None, entries: tuple[Path, ...]
+) -> str:
+    from quire.bookkeeper.serving.system import found_cluster, writable
+    from quire.storage.identity.identity import format_directory
+
+    apache = writable(uri)
+    if apache is not None:
+        uri = await found_cluster(*apache, random.SystemRandom())
+    return await format_directory(directory, uri, journal=journal, entries=entries)
 
 
 @bookie.command(short_help="Add directories for entry logs to a stopped bookie.")

@@ -9,7 +9,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -79,6 +79,12 @@ directory_argument = click.argument(
     "[default: a free port if --listen takes a free one, otherwise none]",
 )
 @click.option(
+    "--listen-bookkeeper",
+    metavar="HOST:PORT",
+    help="Address for clients of Apache BookKeeper; needs a store with ledgers=bookkeeper:… "
+    "[default: off]",
+)
+@click.option(
     "--advertise",
     metavar="HOST",
     help="Host that clients are told; needed if --listen is 0.0.0.0 or [::].",
@@ -141,6 +147,7 @@ def serve(
     directory: Path,
     listen: str,
     listen_runs: str | None,
+    listen_bookkeeper: str | None,
     advertise: str | None,
     metrics: str | None,
     labels: str,
@@ -186,7 +193,7 @@ def serve(
     more = ports_beside(tls, listen, runs, listen_tls, listen_tls_runs)
     where = (directory, listen, runs, insecure_network, advertise, metrics, place)
     rest = (options, bounds, auditor, open_contexts(tls), more, logging, _spans(tracing))
-    work = partial(_serve, settings, *where, *rest)
+    work = partial(_serve, settings, *where, *rest, listen_bookkeeper)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
 
@@ -249,11 +256,9 @@ async def _serve(
     beside: TlsPorts | None,
     logging: LogOutput,
     spans: Spans,
+    listen_bookkeeper: str | None,
 ) -> None:
-    from quire.healing.figures import read_figures
-    from quire.repair.copies import open_copies
-    from quire.repair.orders import stored_orders
-    from quire.repair.superfluous import superfluous_copies
+    from quire.cli.apache import bookkeeper_place, is_apache
     from quire.rights.guard import guarding
     from quire.storage.server import serve as serve_bookie
     from quire.storage.serving.vitals import Stage, Vitals
@@ -276,7 +281,12 @@ async def _serve(
         sys.stdout.flush()
 
     uri = resolve_store(settings.store_uri())
-    link = partial(link_bookie, tls=tls)
+    if listen_bookkeeper is not None or is_apache(uri):
+        secured = (insecure_network, tls is not None)
+        uri, system = bookkeeper_place(uri, listen_bookkeeper, advertise, *secured)
+        around: dict[str, Any] = {"system": system}
+    else:
+        around = _around(auditor, tls)
     async with manager.pulse():
         await serve_bookie(
             *(directory, uri, listen),
@@ -286,16 +296,29 @@ async def _serve(
             on_ready=announce,
             tls=tls,
             beside=beside,
-            copies=partial(open_copies, connect=link),
-            orders=stored_orders,
-            superfluous=partial(superfluous_copies, connect=link),
-            auditor=auditor and partial(auditor, connect=link),
             doorkeeper=guarding,
             metrics=metrics,
-            healing=partial(read_figures, clock=time.time),
             labels=labels,
             options=options,
             limits=limits,
             vitals=Vitals(tell),
             spans=spans,
+            **around,
         )
+
+
+def _around(auditor: OpenAuditor | None, tls: Contexts | None) -> dict[str, Any]:
+    """Return the duties of a bookie in a cluster of quire's towards other bookies."""
+    from quire.healing.figures import read_figures
+    from quire.repair.copies import open_copies
+    from quire.repair.orders import stored_orders
+    from quire.repair.superfluous import superfluous_copies
+
+    link = partial(link_bookie, tls=tls)
+    return {
+        "copies": partial(open_copies, connect=link),
+        "orders": stored_orders,
+        "superfluous": partial(superfluous_copies, connect=link),
+        "auditor": auditor and partial(auditor, connect=link),
+        "healing": partial(read_figures, clock=time.time),
+    }

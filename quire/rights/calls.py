@@ -1,4 +1,4 @@
-"""The action that each call asks for: gRPC, runs in plain frames, HTTP, Kafka, commands. Pure.
+"""The action that each call asks for, by gRPC, frames, HTTP, Kafka, BookKeeper, commands. Pure.
 
 One table for each door. A door looks its calls up here, and a call without a row is refused by the
 door itself: nothing is permitted because it was forgotten. A test compares each table with the
@@ -146,6 +146,22 @@ KAFKA: Final[Mapping[int, frozenset[Action]]] = {
 }
 """By key of a request of Kafka's protocol: what it needs on each topic that it names. A request
 needs a token, where a gateway has tokens, unless it is one of 17, 18 and 36."""
+
+BOOKKEEPER: Final[Mapping[str, Action | None]] = {
+    "add": APPEND,  # RECOVER with its flag
+    "read": READ,  # RECOVER where it fences
+    "wait": READ,
+    "batch read": READ,  # RECOVER where it fences
+    "write LAC": APPEND,
+    "read LAC": READ,
+    "force": APPEND,
+    "list entries": OBSERVE,
+    "info": OBSERVE,
+    "auth": None,
+    "start TLS": None,
+    "unknown": None,
+}
+"""By kind of a request in Apache BookKeeper's protocols. None: answered to every peer."""
 
 FILES_ONLY: Final[frozenset[Action]] = frozenset()
 """The needs of a command that uses files of its machine alone."""

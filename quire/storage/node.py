@@ -416,6 +416,19 @@ class BookieNode:
         check_outlines(ledgers)
         return await self._storage.lists.outlines(ledgers)
 
+    def lac(self, ledger: LedgerId) -> EntryId:
+        """Return the highest LAC in anything held of a ledger, read from headers unverified."""
+        state = self._known(ledger)
+        return NO_ENTRY if state is None else state.confirmed
+
+    async def force(self, ledger: LedgerId) -> None:
+        """Return when everything accepted before is durable. It vouches for no entry: `sync` does.
+
+        Raises `BookieUnavailableError` and `BookieBusyError`.
+        """
+        self._engine.check_moving()
+        await self._engine.settle()
+
     def knows(self, ledger: LedgerId) -> bool:
         """Whether this bookie has something of a ledger, or had and dropped it."""
         return self._known(ledger) is not None or self._storage.retired.is_dropped(ledger)

@@ -30,7 +30,7 @@ from typing import Final, NoReturn, TypeAlias
 
 from quire.aio.backoff import Backoff
 from quire.aio.timing import time_limit
-from quire.bookie import BookieAddress, TlsPorts
+from quire.bookie import Bookie, BookieAddress, TlsPorts
 from quire.entry import BookieId
 from quire.errors import CertificateError, CorruptStorageError, QuireError, StoreUnavailableError
 from quire.event_log import observing
@@ -45,14 +45,14 @@ from quire.storage.identity.directories import open_to_serve, places
 from quire.storage.identity.identity import identify, settle_twin
 from quire.storage.identity.registration import SESSION_SECONDS, Registration
 from quire.storage.journal.options import StorageOptions
-from quire.storage.maintenance.deletions import MetadataBirths, MetadataDeletions
+from quire.storage.ledger_system import LedgerSystem, OpenSystem, own_system
 from quire.storage.maintenance.disowning import Superfluous
 from quire.storage.maintenance.garbage import Collector
 from quire.storage.maintenance.replicas_port import Copies, Orders
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
 from quire.storage.node import BookieNode
-from quire.storage.serving.births import Births, BornBookie
+from quire.storage.serving.births import BornBookie, GivenIds
 from quire.storage.serving.grpc_service import serve_bookie
 from quire.storage.serving.limits import Doorkeeper, ServiceLimits
 from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
@@ -167,12 +167,13 @@ def _upkeep(
     orders: Callable[[MetadataStore, BookieId], Orders] | None,
     superfluous: Callable[[MetadataStore, BookieId, str], Superfluous] | None,
     spans: Spans,
+    system: LedgerSystem,
 ) -> list[Collector | Scrubber | Mender]:
     """Return the tasks that keep a bookie's disk in order, to be started and closed."""
     bookie, cluster = cookie.bookie, cookie.cluster
     others = None if copies is None else partial(copies, store, bookie)
     spare = superfluous and superfluous(store, bookie, cluster)
-    collector = node.collector(MetadataDeletions(store, cluster), spare)
+    collector = node.collector(system.deletions, spare)
     tasks: list[Collector | Scrubber | Mender] = [collector, node.scrubber(others)]
     if others is not None:
         tasks.append(node.mender(others, orders and orders(store, bookie), spans))
@@ -245,9 +246,9 @@ def check_certificate(bookie: BookieId, tls: Contexts | None) -> None:
         _log.warning("%s ends at %s: renew it", path, day(held.validity.end))
 
 
-def _guarded(node: BookieNode, births: Births) -> BornBookie:
+def _guarded(node: BookieNode, given: GivenIds) -> BornBookie:
     """Return the bookie with the guard of ids."""
-    return BornBookie(node, node.bookie, births, node.knows)
+    return BornBookie(node, node.bookie, given, node.knows)
 
 
 @asynccontextmanager
@@ -259,6 +260,26 @@ async def _doors(
     async with AsyncExitStack() as stack:
         keeper = None if knowing is None else await stack.enter_async_context(knowing())
         yield await stack.enter_async_context(serving(doorkeeper=keeper))
+
+
+def _registration(
+    ledgers: LedgerSystem,
+    bookie: Bookie,
+    served: BookieAddress,
+    rng: random.Random,
+    session_timeout: float,
+    check_identity: Callable[[], Awaitable[object]],
+    presence: Presence,
+) -> Registration:
+    """Return the registration of a bookie in the system of its ledgers. The store is compared with
+    the disk before each: it may have been replaced by another cluster's while the bookie served.
+    """
+    return Registration(
+        *(ledgers.store, bookie, ledgers.address(served), rng, session_timeout),
+        check_identity=check_identity,
+        place=presence.place,
+        form=ledgers.form,
+    )
 
 
 async def _present(
@@ -309,6 +330,7 @@ async def serve(
     tls: Contexts | None = None,
     beside: TlsPorts | None = None,
     spans: Spans = NO_SPANS,
+    system: OpenSystem = own_system,
 ) -> None:
     """Serve a formatted directory on host:port until cancelled, then end in good order.
 
@@ -325,7 +347,8 @@ async def serve(
     beside them; `labels` say where it is, and the host
     is this machine unless they name one; `vitals` are told each step; `insecure_network` accepts an
     address that other machines reach (quire.wire.exposure); with `tls` the ports take TLS
-    connections only, or the ports `beside` them do; `spans` are told of moves. While the metadata
+    connections only, or the ports `beside` them do; `spans` are told of moves;
+    `system` opens the metadata system of its ledgers. While the metadata
     store is away at the start, the bookie waits.
 
     Raises `DirectoryInUseError`, `SharedFilesError`, `ConfigurationError` when directory, store or
@@ -348,29 +371,28 @@ async def serve(
             stack.push_async_callback(store.close)
             vitals.look_at_healing = healing and partial(healing, store)
             await _check_tls(tls, beside, cookie.bookie, store, vitals, accepted=insecure_network)
+            ledgers = await stack.enter_async_context(system(store, cookie))
             vitals.reach(Stage.RECOVERING)
             observer = stack.enter_context(observing("bookie", cookie.bookie))
             make = partial(BookieNode.open, rng=rng, on_fatal=on_fatal, options=options)
             node = await make(disk, cookie.bookie, cookie.cluster, observer=observer)
         stack.push_async_callback(node.close)
-        born = _guarded(node, MetadataBirths(store, cookie.cluster))
+        born = _guarded(node, ledgers.given)
         stack.push_async_callback(born.close)
         obedient = ObedientBookie(born, cookie.bookie, node.knows)
         presence = await _present(store, obedient, look_at_places, rng, stack)
         bookie = vitals.bookie = obedient if metrics is None else MeteredBookie(obedient, meter)
-        _start(_upkeep(node, store, cookie, copies, orders, superfluous, spans), stack)
+        _start(_upkeep(node, store, cookie, copies, orders, superfluous, spans, ledgers), stack)
         serving = partial(serve_bookie, bookie, cookie.bookie, listen, listen_runs, tls=tls)
         serving = partial(serving, advertise=advertise, limits=limits, lets_read=node.lets_read)
         knowing = doorkeeper and partial(doorkeeper, store, cookie.bookie)
-        serving = partial(serving, beside=beside, refusals=meter.refusals, news=meter.news)
+        serving = partial(serving, beside=beside, doors=ledgers.doors(node))
+        serving = partial(serving, refusals=meter.refusals, news=meter.news)
         address = await stack.enter_async_context(_doors(serving, knowing))
         address = replace(address, labels=labels.at_host(socket.gethostname()))
-        registration = Registration(
-            *(store, obedient, address, rng, session_timeout),
-            # The store may have been replaced by another cluster's while the bookie served.
-            check_identity=partial(_check_store, disk, store, node, born),
-            place=presence.place,
-        )
+        check = partial(_check_store, disk, store, node, born)
+        where = (ledgers, obedient, address, rng, session_timeout)
+        registration = _registration(*where, check, presence)
         await presence.start(address)
         if auditor is not None:
             await stack.enter_async_context(auditor(store, cookie.bookie))

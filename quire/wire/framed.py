@@ -17,7 +17,7 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Final, NamedTuple, Protocol, cast
 
 from quire.wire.identity import owner_of
@@ -33,6 +33,9 @@ HELLO_GREETING: Final = b"quire/runs/2\n"
 """The first bytes of a connection on which each side's first message is a hello (hello.py)."""
 
 assert len(GREETING) == len(HELLO_GREETING)
+
+GREETINGS: Final = (GREETING, HELLO_GREETING)
+"""What clients of quire begin a connection with."""
 
 RECEIVED_BYTES_MAX: Final = MESSAGE_BYTES_MAX
 """So much may wait to be read before nothing more is taken from the other side."""
@@ -96,7 +99,9 @@ class FramedConnection(asyncio.Protocol):
     """One end of a connection, once it is made. One reader and one writer at a time.
 
     A server gives `on_greeted`, called when its client has greeted, and the `budgets` of all its
-    connections; `on_lost` is called when the connection is gone.
+    connections; `on_lost` is called when the connection is gone. Without `greetings` to choose
+    from, a client has greeted when it begins a message. `message_max` is the size
+    of the largest, and a client may be silent for `silent_seconds`, 10 when None.
     """
 
     def __init__(
@@ -106,7 +111,13 @@ class FramedConnection(asyncio.Protocol):
         on_lost: Callable[[FramedConnection], None] | None = None,
         budgets: Budgets | None = None,
         greeting: bytes = GREETING,
+        greetings: Sequence[bytes] = GREETINGS,
+        message_max: int = MESSAGE_BYTES_MAX,
+        silent_seconds: float | None = None,
     ) -> None:
+        self._silent_seconds = GREETING_SECONDS if silent_seconds is None else silent_seconds
+        self._greetings = greetings
+        self._message_max = message_max
         self.greeting = greeting
         """The greeting that a client sends, or that a server has received."""
         self._on_greeted = on_greeted
@@ -121,7 +132,8 @@ class FramedConnection(asyncio.Protocol):
         """The other side, as its certificate tells, once the connection is made."""
         self._parts: list[bytes] = []
         self._size = 0
-        self._wanted = _SIZE.size if on_greeted is None else len(GREETING)
+        greets = on_greeted is not None and greetings
+        self._wanted = len(GREETING) if greets else _SIZE.size
         space = None if budgets is None else budgets.received
         self._inbox = Inbox(space, lambda: self.owner, self._more_space)
         self._is_paused = False
@@ -173,16 +185,20 @@ class FramedConnection(asyncio.Protocol):
         self._go_on()
         self._tell_held()
 
-    async def write(self, *parts: bytes) -> None:
+    def write(self, *parts: bytes) -> Coroutine[None, None, None]:
         """Send a message, given in parts, or have it sent when there is room. Raises
         `ConnectionOverError`.
         """
+        return self.write_packed((_SIZE.pack(sum(map(len, parts))), *parts))
+
+    async def write_packed(self, pieces: Sequence[bytes]) -> None:
+        """Send the pieces of messages that have their sizes, as `write` does."""
         while self._is_full and self._over is None:
             self._room = self._loop.create_future()
             await self._room
         if self._over is not None or self._transport is None or self._transport.is_closing():
             raise ConnectionOverError(self._over or "the connection is closed") from self._error
-        self._transport.writelines((_SIZE.pack(sum(map(len, parts))), *parts))
+        self._transport.writelines(pieces)
 
     def close(self) -> None:
         """Send the written bytes, then end the connection; if it is being made, end it then."""
@@ -218,7 +234,9 @@ class FramedConnection(asyncio.Protocol):
         if self._on_greeted is None:
             made.write(self.greeting)
         else:
-            self._alarm = self._loop.call_later(GREETING_SECONDS, self._break, "it says nothing")
+            self._alarm = self._loop.call_later(
+                self._silent_seconds, self._break, "it says nothing"
+            )
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._over is None:
@@ -270,7 +288,7 @@ class FramedConnection(asyncio.Protocol):
             self._tell_held()
 
     def _tell_held(self) -> None:
-        """Tell the bytes without space: of a message that is not whole, and of waiting ones."""
+        """Tell the bytes without space: those held by a partial message, and by waiting ones."""
         if self._budgets is None:
             return
         held = self._size + self._inbox.waiting_bytes
@@ -313,7 +331,7 @@ class FramedConnection(asyncio.Protocol):
         head, tail = memoryview(first)[_SIZE.size :], memoryview(data)[:end]
         self._inbox.put(b"".join([head, *others, tail]))
         if self._budgets is not None:
-            self._awaits_turn = False  # what was on its way when the reading stopped
+            self._awaits_turn = False  # bytes under way when the reading stopped
             self._budgets.large.end(self)
         return data[end:]
 
@@ -329,18 +347,19 @@ class FramedConnection(asyncio.Protocol):
         """Take whole messages off the front; return where the first that is not whole begins."""
         at = 0
         if self._on_greeted is not None:
-            self.greeting = data[: len(GREETING)]
-            if self.greeting not in (GREETING, HELLO_GREETING):
-                self.stranger = self.greeting
-                self._break("it speaks another protocol")
-                return len(data)
-            at = len(GREETING)
+            if self._greetings:
+                self.greeting = data[: len(GREETING)]
+                if self.greeting not in self._greetings:
+                    self.stranger = self.greeting
+                    self._break("it speaks another protocol")
+                    return len(data)
+                at = len(GREETING)
             self._forget_alarm()
             self._on_greeted(self)
             self._on_greeted = None
         while len(data) - at >= _SIZE.size:
             (size,) = _SIZE.unpack_from(data, at)
-            if size > MESSAGE_BYTES_MAX:
+            if size > self._message_max:
                 self._break(f"it sent a message of {size} bytes")
                 return len(data)
             end = at + _SIZE.size + size

@@ -3,6 +3,7 @@
 //
 //   create DIGEST PASSWORD          a new ledger 3/3/2, kept for `add` and `close`; its id
 //   add COUNT                       appends "java-<n>"; the number acknowledged, or the error
+//   large BYTES                     appends "xxx…", not counted by `add`
 //   close                           closes the ledger that was created
 //   abandon                         forgets it without closing
 //   recover ID DIGEST PASSWORD      opens with recovery; last entry
@@ -62,6 +63,9 @@ public class Client {
                     written++;
                 }
                 return "" + written;
+            case "large":
+                writing.addEntry(bytes("x".repeat(Integer.parseInt(words[1]))));
+                return "";
             case "added":
                 return "" + written;
             case "close":

@@ -1,5 +1,7 @@
 """`python -m tests.interop`: the matrix of versions, storages and runs, then rounds of failures.
 
+As a storage, `quire` stands for bookies of quire with clients of that version.
+
 Each cluster runs the programs of the tutorial, too. Jars come from Maven Central into --cache,
 about 105 MB for a version (jars.py).
 """
@@ -21,11 +23,13 @@ from quire.entry import DigestKind
 from quire.ledger.options import LedgerOptions
 from tests.interop.jars import CACHE, NEWEST, install
 from tests.interop.programs import PROGRAMS
+from tests.interop.quire_servers import QuireServers
 from tests.interop.runs import JAVA_NAMES, RUNS, Scene, all_writable, failure_round
 from tests.interop.servers import STORAGES, ApacheServers, JavaClient
 
 VERSIONS = (NEWEST, "4.16.6")
 RUN_SECONDS = 180.0
+QUIRE = "quire"
 
 
 class Session:
@@ -86,11 +90,19 @@ async def _told(name: str, run: Awaitable[str | None]) -> bool:
     return True
 
 
+def started(directory: Path, jars: Path, storage: str) -> ApacheServers:
+    """Return the servers of a cluster, to be entered."""
+    if storage == QUIRE:
+        return QuireServers(directory, jars, bookies=4)
+    return ApacheServers(directory, jars, storage)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.interop", description=__doc__)
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--versions", nargs="+", default=list(VERSIONS))
-    parser.add_argument("--storages", nargs="+", default=list(STORAGES), choices=list(STORAGES))
+    kinds = [*STORAGES, QUIRE]
+    parser.add_argument("--storages", nargs="+", default=kinds, choices=kinds)
     parser.add_argument("--rounds", type=int, default=10, help="rounds of failures each")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -102,7 +114,7 @@ def main() -> int:
             directory = Path(tempfile.mkdtemp(prefix="quire-interop-"))
             print(f"Apache BookKeeper {version}, {storage}, Java client {protocol}", flush=True)
             try:
-                with ApacheServers(directory / "cluster", jars, storage) as servers:
+                with started(directory / "cluster", jars, storage) as servers:
                     failed += asyncio.run(over(servers, protocol, options.rounds, options.seed))
             finally:
                 shutil.rmtree(directory, ignore_errors=True)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from quire.client import Client
-from quire.entry import DigestKind
+from quire.entry import ENTRY_BYTES_MAX, DigestKind
 from quire.errors import LedgerFencedError, OutcomeUnknownError, QuireError, UnauthorizedError
 from quire.ledger.writer import LedgerWriter
 from tests.interop.servers import ApacheServers, JavaClient, JavaError
@@ -151,6 +151,19 @@ async def deferred_entries_are_forced(scene: Scene) -> None:
     assert await scene.judge(writer.ledger, wanted) == COUNT
 
 
+async def large_entries_travel_whole(scene: Scene) -> None:
+    """Each writes one of the largest size that quire takes, and both read both."""
+    large = b"x" * ENTRY_BYTES_MAX
+    ledger = await scene.java_creates()
+    await scene.ask("large", len(large))
+    await scene.ask("close")
+    assert await scene.judge(ledger, [large]) == 1
+    writer = await scene.quire_creates()
+    await writer.append(large)
+    await writer.close()
+    assert await scene.judge(writer.ledger, [large]) == 1
+
+
 async def a_log_is_led_twice(scene: Scene) -> None:
     name = f"orders-{scene.rng.getrandbits(32)}"
     for turn in range(2):
@@ -181,6 +194,7 @@ RUNS: dict[str, Callable[[Scene], Awaitable[None]]] = {
         quire_writes_java_reads,
         java_fences_quire,
         deferred_entries_are_forced,
+        large_entries_travel_whole,
         a_log_is_led_twice,
         deleted_ledgers_are_gone_for_both,
     )

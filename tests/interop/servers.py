@@ -100,11 +100,7 @@ class ApacheServers:
         (self.directory / "log4j2.xml").write_text(LOG, encoding="utf-8")
         try:
             self._start_zookeeper()
-            initial = self._configure("bk0", self.bookies["bk0"])
-            shell = "org.apache.bookkeeper.bookie.BookieShell"
-            with (self.directory / "init.log").open("wb") as log:
-                command = self.java(shell, "-conf", str(initial), "initnewcluster")
-                subprocess.run(command, stdout=log, stderr=log, check=True)
+            self._found()
             for name in self.bookies:
                 self._launch(name)
             for port in self.bookies.values():
@@ -113,6 +109,14 @@ class ApacheServers:
             self._end()
             raise
         return self
+
+    def _found(self) -> None:
+        """Make the records that a cluster begins with."""
+        initial = self._configure("bk0", self.bookies["bk0"])
+        shell = "org.apache.bookkeeper.bookie.BookieShell"
+        with (self.directory / "init.log").open("wb") as log:
+            command = self.java(shell, "-conf", str(initial), "initnewcluster")
+            subprocess.run(command, stdout=log, stderr=log, check=True)
 
     def _start_zookeeper(self) -> None:
         lines = {

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 import click
 import pytest
 
+from quire.bookkeeper.serving.request import RequestKind
 from quire.cli.root import main
 from quire.gateway.app import CALLS
 from quire.gateway.kafka.messages import VERSIONS
 from quire.rights.calls import (
+    BOOKKEEPER,
     COMMANDS,
     HTTP,
     KAFKA,
@@ -35,6 +37,10 @@ def commands(group: click.Group, path: str = "") -> Iterator[str]:
             yield from commands(command, f"{path}{name} ")
         else:
             yield path + name
+
+
+def test_every_request_of_bookkeeper_has_a_row() -> None:
+    assert set(BOOKKEEPER) == {each.value for each in RequestKind}
 
 
 def test_every_method_has_a_row() -> None:

@@ -24,7 +24,7 @@ from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
 from quire.storage.node import BookieNode
 from quire.storage.serving import obedient
-from quire.storage.serving.births import BornBookie
+from quire.storage.serving.births import BornBookie, Bound
 from quire.storage.serving.obedient import ObedientBookie
 from quire.storage.serving.presence import Presence
 from quire.testing.sim.process import Incarnation
@@ -59,7 +59,7 @@ class Serving:
             self._mender = node.mender(lambda: operator.copies(machine, life), orders)
             self._workers.append(self._mender)
         self._scrubber = node.scrubber(lambda: operator.copies(machine, life))
-        births = MetadataBirths(store, cluster)
+        births = Bound(MetadataBirths(store, cluster))
         self._born = BornBookie(node, machine.name, births, node.knows)
         self.bookie = ObedientBookie(self._born, machine.name, node.knows)
         self._presence = Presence(

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from quire.bookie import BookieAddress
 from quire.errors import BookieBusyError, BookieUnavailableError
 from quire.ledger.remote import RemoteBookie
-from quire.storage.serving import run_listener
+from quire.storage.serving import connection_port
 from quire.storage.serving.grpc_service import serve_bookie
 from quire.storage.serving.limits import ServiceLimits
 from quire.testing.bookie import MemoryBookie
@@ -310,7 +310,7 @@ def test_streams_are_bounded() -> None:
 
 def test_whoever_is_silent_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many say nothing, they are so many, and nobody who speaks is turned away."""
-    monkeypatch.setattr(run_listener, "SILENT_MAX", 2)
+    monkeypatch.setattr(connection_port, "SILENT_MAX", 2)
 
     async def main() -> None:
         bookie, limits = MemoryBookie("b1"), ServiceLimits(streams=1)

@@ -17,13 +17,14 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from quire.aio.backoff import Backoff
 from quire.aio.timing import time_limit
 from quire.bookie import Bookie, BookieAddress, BookieInfo
+from quire.entry import BookieId
 from quire.errors import (
     ConflictError,
     NodeExistsError,
@@ -34,6 +35,7 @@ from quire.errors import (
     SessionExpiredError,
     WrongBookieError,
 )
+from quire.fields import NOTHING
 from quire.labels import Labels
 from quire.metastore.cluster import read_cluster
 from quire.metastore.layout import bookie_path
@@ -68,6 +70,50 @@ _PASSING: Final = (
 """After these the registration is tried again; anything else ends the bookie."""
 
 
+class RegistrationForm(Protocol):
+    """Port: where a bookie's record is, and its bytes."""
+
+    def path(self, address: BookieAddress) -> str:
+        """Return the path of the record of a bookie."""
+        ...
+
+    def others(self, address: BookieAddress) -> Sequence[str]:
+        """Return the paths that the record of this bookie has in another state of the bookie."""
+        ...
+
+    def encode(self, address: BookieAddress, found: bytes | None = None) -> bytes:
+        """Return the record; it keeps unknown fields of the record that was found."""
+        ...
+
+    def address_in(self, bookie: BookieId, found: bytes) -> str:
+        """Return the address in a record. Raises `CorruptRecordError`."""
+        ...
+
+
+class OwnForm:
+    """The form of quire's own records. Implements `RegistrationForm`."""
+
+    def path(self, address: BookieAddress) -> str:
+        """See `RegistrationForm.path`."""
+        return bookie_path(address.bookie)
+
+    def others(self, address: BookieAddress) -> Sequence[str]:
+        """See `RegistrationForm.others`: the record has one path."""
+        return ()
+
+    def encode(self, address: BookieAddress, found: bytes | None = None) -> bytes:
+        """See `RegistrationForm.encode`."""
+        unknown = NOTHING if found is None else unknown_of(address.bookie, found)
+        return encode_registration(address, unknown)
+
+    def address_in(self, bookie: BookieId, found: bytes) -> str:
+        """See `RegistrationForm.address_in`."""
+        return decode_registration(bookie, found).address
+
+
+OWN_FORM: Final = OwnForm()
+
+
 def _as_started(labels: Labels) -> Labels:
     return labels
 
@@ -84,17 +130,21 @@ class Registration:
         session_timeout: float = SESSION_SECONDS,
         check_identity: Callable[[], Awaitable[object]] | None = None,
         place: Callable[[Labels], Labels] = _as_started,
+        form: RegistrationForm = OWN_FORM,
     ) -> None:
         """`check_identity` is called before each registration: its errors end the bookie. `place`
-        maps the labels of `address` to where the bookie is now.
+        maps the labels of `address` to where the bookie is now; `form` is the form of the record.
         """
+        self._form = form
         self._store = store
         self._check_identity = check_identity
         self._place = place
         self._bookie = bookie
         self._bookie_id = address.bookie
         self._address = address
-        self._path = bookie_path(address.bookie)
+        self._path = form.path(address)
+        self._left: str | None = None
+        """The path that the record has moved from, until the old record is gone for certain."""
         self._rng = rng
         self._session_timeout = session_timeout
         self._pauses = BACKOFF.pauses(rng)
@@ -136,7 +186,9 @@ class Registration:
     async def _claim(self, session: Session) -> tuple[BookieAddress, int]:
         """Create the record, replacing the record of a dead process of this bookie."""
         address = await self._current()
-        value = encode_registration(address)
+        value, self._path, self._left = self._form.encode(address), self._form.path(address), None
+        for other in self._form.others(address):
+            await self._clear(other)
         try:
             version = await session.create(self._path, value)
         except NodeExistsError:
@@ -163,21 +215,48 @@ class Registration:
                 found = await self._store.get(self._path)
                 self._check_owner(found.value)
                 version = found.version
-                unknown = unknown_of(self._bookie_id, found.value)
-                value = encode_registration(await self._current(), unknown)
-                if value != found.value:  # compared with the record: a put may have been lost
+                if self._left is not None:
+                    await self._withdraw(self._left)
+                address = await self._current()
+                value = self._form.encode(address, found.value)
+                if self._form.path(address) != self._path:
+                    version = await self._move(session, self._form.path(address), value)
+                elif value != found.value:  # compared with the record: a put may have been lost
                     version = await self._store.put(self._path, value, version)
             except (RetryError, OutcomeUnknownError) as error:
                 _log.warning("registration of bookie %s is unsure: %s", self._bookie_id, error)
                 await asyncio.sleep(CHECK_SECONDS)
 
+    async def _move(self, session: Session, path: str, value: bytes) -> int:
+        """Have the record at another path. It is at both for a moment, and longer when the store
+        does not answer: then each look at the record deletes the old one again.
+        """
+        version = await session.create(path, value)
+        left, self._path = self._path, path
+        self._left = left
+        await self._withdraw(left)
+        return version
+
+    async def _withdraw(self, left: str) -> None:
+        with contextlib.suppress(NoSuchNodeError):  # an earlier deletion was not answered
+            await self._store.delete(left)
+        self._left = None
+
+    async def _clear(self, path: str) -> None:
+        """Delete the record of a dead process of this bookie; a live one is another's."""
+        with contextlib.suppress(NoSuchNodeError):
+            found = await self._store.get(path)
+            if self._was_registered:
+                self._check_owner(found.value)
+            await self._store.delete(path, found.version)
+
     def _check_owner(self, value: bytes) -> None:
-        found = decode_registration(self._bookie_id, value)
-        if found.address != self._address.address:
+        found = self._form.address_in(self._bookie_id, value)
+        if found != self._address.address:
             raise WrongBookieError(
                 f"registration of bookie {self._bookie_id}",
                 f"this process at {self._address.address}",
-                f"a process at {found.address} that serves a copy of the directory",
+                f"a process at {found} that serves a copy of the directory",
             )
 
     def _tell(self, info: BookieInfo) -> None:

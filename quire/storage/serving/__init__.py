@@ -1,6 +1,7 @@
 """Where requests arrive: gRPC, plain frames, limits, figures.
 
-Read `grpc_service.py`, `run_listener.py` (plain frames), `add_stream.py` (the stream of both),
+Read `grpc_service.py`, `connection_port.py` and `run_listener.py` (plain frames),
+`add_stream.py` (the stream of both),
 `subscriptions.py` and `news_counts.py` (news for followers), `limits.py`, `quota.py`, `seats.py`,
 `held_bytes.py`, `large_messages.py`, `handing_over.py`, `idlers.py` and `refusals.py` (the cost of
 a peer), `forwarding.py` (a bookie before another), the port `run_taker.py` (runs taken in one

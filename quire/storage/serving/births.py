@@ -66,6 +66,27 @@ class Births(Protocol):
         ...
 
 
+class GivenIds(Protocol):
+    """Port: whether a ledger may begin at a bookie that does not know it."""
+
+    below: LedgerId
+    """Every id below it was given out, and need not be asked about."""
+
+    async def is_born(self, ledger: LedgerId) -> bool:
+        """Tell whether an id was given out. Raises `QuireError` when the store cannot say, and
+        `TimeoutError` after `ASK_SECONDS`.
+        """
+        ...
+
+    async def check(self, held_below: LedgerId) -> None:
+        """Raise `QuireError` when the store does not know of a ledger that was held before."""
+        ...
+
+    async def close(self) -> None:
+        """End the work under way."""
+        ...
+
+
 class Bound:
     """The highest counter read so far, and the one read of it that is under way."""
 
@@ -152,11 +173,11 @@ class BornBookie(ForwardingBookie):
         self,
         bookie: Bookie,
         name: BookieId,
-        births: Births,
+        given: GivenIds,
         knows: Callable[[LedgerId], bool],
     ) -> None:
         super().__init__(bookie, name)
-        self._bound: Final = Bound(births)
+        self._bound: Final = given
         self._knows = knows
         self._queues: dict[LedgerId, deque[_Add]] = {}
         self._askers: set[asyncio.Task[None]] = set()

@@ -12,8 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+)
 from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, Final, TypeAlias, TypeVar
@@ -81,6 +86,9 @@ _Handler: TypeAlias = "Callable[[BookieService, Any, ServerContext], Awaitable[R
 ReplyT = TypeVar("ReplyT", pb.TailReply, pb.ListEntriesReply, pb.OutlinesReply, pb.InfoReply)
 
 _log = logging.getLogger(__name__)
+
+OpenDoor: TypeAlias = "Callable[[Reception, int], AbstractAsyncContextManager[object]]"
+"""Opens a port of another protocol, for so many connections."""
 
 WAIT_SECONDS_MAX: Final = 600.0
 """Longest time a long poll is held."""
@@ -273,6 +281,7 @@ async def serve_bookie(
     drain_seconds: float = 5.0,
     tls: Contexts | None = None,
     beside: TlsPorts | None = None,
+    doors: Sequence[OpenDoor] = (),
 ) -> AsyncIterator[BookieAddress]:
     """Serve a bookie on host:port while the block runs; yields the address that clients are told,
     with the real port.
@@ -282,7 +291,7 @@ async def serve_bookie(
     `refusals` counts what peers are refused, `news` what followers are sent; `doorkeeper` knows
     their rights, `lets_read` the keys that reads need. With certificates the
     ports take connections with TLS only; if there are ports `beside`, these do, and the others take
-    connections without.
+    connections without. `doors` are more ports, for other protocols.
 
     At the end of the block new work is refused, calls under way may finish for `drain_seconds`,
     and then every call is broken off. A cancelled block is drained as well. The bookie stays
@@ -293,13 +302,15 @@ async def serve_bookie(
             advertised(address, advertise)
     reception = Reception(bookie, bookie_id, limits, refusals, doorkeeper, lets_read, news)
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    connections = connections_max(reception.limits.connections, descriptors)
+    connections = connections_max(reception.limits.connections, descriptors, 2 + len(doors))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(reception.ended)
         open_doors = partial(_open_doors, stack, reception, advertise, connections)
         first = None if beside is not None else tls
         where, runs = await open_doors(listen, listen_runs, first)
         more = None if beside is None else TlsPorts(*await open_doors(*beside, tls))
+        for door in doors:
+            await stack.enter_async_context(door(reception, connections))
         protocol = QUIRE if first is None else QUIRE_TLS
         hello = runs is not None
         try:

@@ -15,15 +15,13 @@ from functools import partial
 from typing import Final
 
 from quire.aio.timing import time_limit
-from quire.errors import ConfigurationError
 from quire.storage.serving.add_stream import AddStream, Origin, decode_runs
+from quire.storage.serving.connection_port import ConnectionPort, listening
 from quire.storage.serving.limits import Reception, named_peer
-from quire.storage.serving.seats import Seats
 from quire.storage.serving.subscriptions import NewsStream, decode_subscriptions
 from quire.wire import bookie_pb2 as pb
 from quire.wire.framed import (
     HELLO_GREETING,
-    Budgets,
     ConnectionOverError,
     FramedConnection,
     pack_message,
@@ -40,7 +38,7 @@ from quire.wire.hello import (
 from quire.wire.reads import NoMessageError
 from quire.wire.tls import Contexts
 from quire.wire.tls_layer import TlsLayer
-from quire.wire.transport import EOF, cannot_listen, split_address
+from quire.wire.transport import EOF
 
 REFUSED_MAX: Final = 64
 """Connections beyond the limit of streams that are told so, at the same time, if they greet with a
@@ -53,14 +51,6 @@ TLS_ONLY: Final = (
     "this port takes TLS connections only: give connect(tls=…), or --tls-cert, --tls-key and "
     "--tls-ca"
 )
-
-TLS_RECORD: Final = b"\x16\x03"
-HTTP_METHODS: Final = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PRI", b"OPTIONS", b"CONNECT"})
-"""How clients of other protocols begin that end up at the wrong port."""
-
-SILENT_MAX: Final = 1024
-"""Connections at the same time that have not greeted yet. One more ends the connection that has
-been silent longest: our clients greet at once, whatever other clients do."""
 
 
 class _Context:
@@ -93,36 +83,20 @@ class _Context:
         await self._connection.write(message.SerializeToString())
 
 
-class _RunPort:
+class _RunPort(ConnectionPort):
     """The connections of one listening socket."""
 
+    remedy = "this port is for clients of quire"
+
     def __init__(self, reception: Reception, connections: int, tls: Contexts | None) -> None:
-        self._reception = reception
+        super().__init__(reception, connections)
         self._tls = tls
-        self._refusals = reception.refusals
-        self._budgets = Budgets(
-            reception.unfinished, reception.unread, reception.received, reception.large
-        )
-        places = connections * 3 // 4
-        self._seats = Seats[FramedConnection](places, reception.limits.share(places))
-        self._silent_max = min(SILENT_MAX, connections // 4)
         self._refused = 0
         """Clients that hear of the limit just now."""
-        self._streams: dict[FramedConnection, asyncio.Task[None]] = {}
-        self._silent: dict[FramedConnection, None] = {}
-        """Connections that have not greeted yet, oldest first."""
 
     def connection(self) -> asyncio.Protocol:
         """Return the protocol of a connection that comes in. A handshake counts as silence."""
-        connection = FramedConnection(
-            on_greeted=self._greeted, on_lost=self._lost, budgets=self._budgets
-        )
-        if len(self._silent) >= self._silent_max:
-            longest = next(iter(self._silent))
-            self._refusals.count("silent", f"{self._silent_max} connections say nothing")
-            del self._silent[longest]
-            longest.abort()
-        self._silent[connection] = None
+        connection = self.received()
         if self._tls is None:
             return connection
         return connection.inside(
@@ -140,28 +114,6 @@ class _RunPort:
             return b""
         mine = Hello(self._reception.bookie_id, refusal=Refusal(TLS_ONLY))
         return pack_message(encode_hello(mine))
-
-    def _greeted(self, connection: FramedConnection) -> None:
-        self._silent.pop(connection, None)
-        seat = self._seats.want(connection, connection.owner)
-        if seat.instead is not None:
-            self._refusals.count("connections", "one sent nothing, and others need its place")
-            seat.instead.abort()
-        if seat.refusal is not None:
-            self._refusals.count("connections", seat.refusal)
-            connection.abort()
-            return
-        self._streams[connection] = asyncio.create_task(self._serve(connection))
-
-    def _lost(self, connection: FramedConnection) -> None:
-        """Give up the stream of a connection: its answers are no longer received."""
-        if connection.stranger:
-            self._refusals.count("greeting", _stranger(connection))
-        self._silent.pop(connection, None)
-        self._seats.left(connection)
-        serving = self._streams.pop(connection, None)
-        if serving is not None:
-            serving.cancel()
 
     async def _serve(self, connection: FramedConnection) -> None:
         try:
@@ -233,25 +185,6 @@ class _RunPort:
                 pass
         return None
 
-    async def close(self) -> None:
-        """Break off requests under way; answers that were written are still sent."""
-        serving = list(self._streams.values())
-        for connection in (*self._silent, *self._streams):
-            connection.close()
-        for stream in serving:
-            stream.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
-
-
-def _stranger(connection: FramedConnection) -> str:
-    """Say how a client greeted that speaks another protocol. Its bytes are not believed."""
-    said, remedy = connection.stranger, "this port is for clients of quire"
-    if said.startswith(TLS_RECORD):
-        remedy = "it speaks TLS, and this port takes connections without TLS"
-    elif said.split(b" ")[0] in HTTP_METHODS:
-        remedy = "it speaks HTTP: give it the port of --metrics, or a gateway"
-    return f"{connection.address or 'a client'} began with {said!r}: {remedy}"
-
 
 @asynccontextmanager
 async def serve_runs(
@@ -263,15 +196,5 @@ async def serve_runs(
     At its end every stream is broken off. Raises `ConfigurationError` when the address cannot be
     used.
     """
-    host, port = split_address(listen)
-    runs = _RunPort(reception, connections, tls)
-    loop = asyncio.get_running_loop()
-    try:
-        server = await loop.create_server(runs.connection, host.strip("[]"), port)
-    except (OSError, UnicodeError) as error:  # for a name that cannot be an address
-        raise ConfigurationError(cannot_listen(listen)) from error
-    try:
-        yield f"{host}:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        await runs.close()
+    async with listening(_RunPort(reception, connections, tls), listen) as address:
+        yield address

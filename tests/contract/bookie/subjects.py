@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from quire.bookie import Bookie, BookieAddress
 from quire.bookkeeper.apache_bookie import ApacheBookie
-from quire.entry import LedgerId
+from quire.bookkeeper.serving.port import serve_bookkeeper
+from quire.entry import NO_ENTRY, EntryId, LedgerId
 from quire.errors import NoSuchEntryError, NoSuchLedgerError
 from quire.ledger.remote import RemoteBookie
 from quire.storage.disk.local import LocalDisk
@@ -21,6 +22,7 @@ from quire.storage.identity.cookie import format_bookie
 from quire.storage.journal.options import StorageOptions
 from quire.storage.node import BookieNode
 from quire.storage.serving.grpc_service import serve_bookie
+from quire.storage.serving.limits import Reception
 from quire.storage.serving.metered import Meter, MeteredBookie, MeteredDisk
 from quire.storage.serving.obedient import ObedientBookie
 from quire.testing.bookie import MemoryBookie
@@ -221,6 +223,41 @@ def apache(*, lists: bool) -> Opener:
     return open_apache
 
 
+def over_bookkeeper(opener: Opener) -> Opener:
+    """The link to a bookie of Apache BookKeeper, over the port of a bookie of quire's for it."""
+
+    @asynccontextmanager
+    async def open_ported(path: Path) -> AsyncIterator[Subject]:
+        async with opener(path) as near:
+            reception = Reception(near.bookie, "b1")
+            storage = near.bookie if isinstance(near.bookie, BookieNode) else Ported(near.bookie)
+            async with serve_bookkeeper(reception, storage, "127.0.0.1:0", 64) as address:
+                far = ApacheBookie(BookieAddress("b1", address))
+                try:
+                    yield Subject(far, near.make_read_only, near.retire, near.disown)
+                finally:
+                    await far.close()
+            await reception.ended()
+
+    return open_ported
+
+
+class Ported:
+    """The reference in memory as what the port for Apache's clients asks beside `Bookie`."""
+
+    def __init__(self, bookie: Bookie) -> None:
+        assert isinstance(bookie, MemoryBookie)
+        self._bookie = bookie
+
+    def lac(self, ledger: LedgerId) -> EntryId:
+        found = self._bookie.ledgers.get(ledger)
+        return NO_ENTRY if found is None else found.hint
+
+    async def force(self, ledger: LedgerId) -> None:
+        if (found := self._bookie.ledgers.get(ledger)) is not None:
+            found.settle()
+
+
 OPENERS: dict[str, Opener] = {
     "least": least,
     "memory": memory,
@@ -237,12 +274,25 @@ OPENERS: dict[str, Opener] = {
 
 APACHE = "apache"
 OPENERS |= {APACHE: apache(lists=True), f"{APACHE}-without-lists": apache(lists=False)}
+PORTED = "bookkeeper"
+PORTED_CAN = frozenset(
+    {
+        BookieCapability.DENIES_RANGES,
+        BookieCapability.REFUSES_DROPPED,
+        BookieCapability.NEVER_REPLACES,
+    }
+)
+OPENERS |= {
+    f"{PORTED}-memory": over_bookkeeper(memory),
+    f"{PORTED}-node": over_bookkeeper(local_node),
+}
 
 CAPABILITIES: dict[str, frozenset[BookieCapability]] = {
     **dict.fromkeys(OPENERS, EVERYTHING),
     "least": frozenset(
         {
             BookieCapability.KEEPS_ENTRIES,
+            BookieCapability.NEVER_REPLACES,
             BookieCapability.LISTS_LEDGERS,
             BookieCapability.TELLS_OUTLINES,
         }
@@ -250,4 +300,6 @@ CAPABILITIES: dict[str, frozenset[BookieCapability]] = {
     "remote-one-by-one": EVERYTHING - {BookieCapability.DENIES_RANGES},
     APACHE: frozenset({BookieCapability.DENIES_RANGES}),
     f"{APACHE}-without-lists": frozenset({BookieCapability.DENIES_RANGES}),
+    f"{PORTED}-memory": PORTED_CAN,
+    f"{PORTED}-node": PORTED_CAN,
 }

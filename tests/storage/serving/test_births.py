@@ -27,7 +27,7 @@ from quire.metastore.record import encode_record
 from quire.storage.identity.identity import cluster_id
 from quire.storage.maintenance.deletions import MetadataBirths
 from quire.storage.serving import births
-from quire.storage.serving.births import BornBookie
+from quire.storage.serving.births import BornBookie, Bound
 from quire.testing.bookie import MemoryBookie
 from tests.storage.scene import BOOKIE, KEY, OTHER_KEY, Scene, drive, run_of
 from tests.support.virtual import virtually
@@ -50,7 +50,7 @@ class Counter:
 
 def guarded(counter: Counter, bookie: MemoryBookie | None = None) -> BornBookie:
     inner = bookie or MemoryBookie(BOOKIE)
-    return BornBookie(inner, BOOKIE, counter, lambda ledger: ledger in inner.ledgers)
+    return BornBookie(inner, BOOKIE, Bound(counter), lambda ledger: ledger in inner.ledgers)
 
 
 async def turns(count: int = 20) -> None:
@@ -63,7 +63,7 @@ def test_no_request_begins_a_ledger_whose_id_was_not_given_out() -> None:
     async def main() -> None:
         scene = Scene()
         node = await scene.start()
-        bookie = BornBookie(node, BOOKIE, Counter(7), node.knows)
+        bookie = BornBookie(node, BOOKIE, Bound(Counter(7)), node.knows)
         with pytest.raises(InvalidRequestError, match="has not given out its id"):
             await bookie.add(7, KEY, run_of(7, 0))
         with pytest.raises(InvalidRequestError, match="ledger 7"):
@@ -315,8 +315,8 @@ def test_a_counter_that_is_not_above_what_the_bookie_holds_proves_an_older_store
         await node.add(7, KEY, run_of(7, 0))
         await node.read_tail(9, fence_key=OTHER_KEY)  # a stranger's, without entries
         assert node.highest() == 7
-        await BornBookie(node, BOOKIE, Counter(8), node.knows).check_store(node.highest())
-        old = BornBookie(node, BOOKIE, Counter(7), node.knows)
+        await BornBookie(node, BOOKIE, Bound(Counter(8)), node.knows).check_store(node.highest())
+        old = BornBookie(node, BOOKIE, Bound(Counter(7)), node.knows)
         with pytest.raises(StoreWentBackError, match="next ledger id is 7, and ledger 7"):
             await old.check_store(node.highest())
         await scene.close()

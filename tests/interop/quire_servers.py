@@ -1,0 +1,52 @@
+"""Bookies of quire that serve clients of Apache BookKeeper, as processes, beside a ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.interop.servers import ApacheServers, free_port
+
+QUIRE = (sys.executable, "-m", "quire")
+
+
+class QuireServers(ApacheServers):
+    """`ApacheServers` with bookies of quire's: the cluster is made by `quire bookie format`."""
+
+    def __init__(
+        self, directory: Path, jars: Path, bookies: int = 3, *, collect_seconds: float = 600.0
+    ) -> None:
+        super().__init__(directory, jars, "db", bookies)
+        self._collect_seconds = collect_seconds
+
+    @property
+    def own_uri(self) -> str:
+        """The store of the own records of the bookies."""
+        return f"zk://127.0.0.1:{self.port}/quire-bookies/ledgers"
+
+    def quire(self, *arguments: object, store: str | None = None) -> Any:
+        """Run a command of quire with the cluster's store, or another; return what it says."""
+        given = self.writable_uri if store is None else store
+        command = [*QUIRE, "--json", "--store", given, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def _found(self) -> None:
+        places = [self._place(number) for number in range(len(self.bookies))]
+        names = [self.quire("bookie", "format", each)["bookie"] for each in places]
+        self._places = dict(zip(names, places, strict=True))
+        self.bookies = {name: free_port() for name in names}
+
+    def _place(self, number: int) -> Path:
+        return self.directory / f"quire{number}"
+
+    def _launch(self, name: str) -> None:
+        pause = f"collect-seconds={self._collect_seconds:g}"
+        listen = f"127.0.0.1:{self.bookies[name]}"
+        serve = ["bookie", "serve", str(self._places[name]), "--listen-bookkeeper", listen]
+        more = ["--storage", pause, "--no-auditor"]
+        self._begin(name, [*QUIRE, "--store", self.writable_uri, *serve, *more])
