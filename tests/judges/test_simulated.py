@@ -11,6 +11,7 @@ from tests.judges.s2 import convert
 from tests.judges.settle import settle
 from tests.judges.simulated import WORKLOADS, operations, simulate
 from tests.sim.history import LogHistory, Seen
+from tests.support.seeds import first_of
 
 SEEDS = range(5, 14)
 """As many as cost ten seconds together; `make judges` judges a thousand runs."""
@@ -33,7 +34,7 @@ def test_records_that_were_trimmed_before_a_reader_met_them_are_not_lost(
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", first_of(2, SEEDS))
 def test_a_run_is_a_history(seed: int, workload: str) -> None:
     run = simulate(seed, workload)
     assert run.result.verdict == "ok", run.result.error
