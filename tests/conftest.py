@@ -187,10 +187,7 @@ MARKS: Final = {
         "wire/test_tls_ports.py",
         "wire/test_tls_rotation.py",
     ),
-    "campaign": (
-        "cluster/test_autorecovery.py",
-        "spark/test_cluster.py",
-    ),
+    "campaign": ("cluster/test_autorecovery.py",),
     "root": ("netns", "sandbox"),
     "browser": ("browser",),
 }
