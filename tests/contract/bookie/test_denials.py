@@ -117,7 +117,7 @@ def test_a_disowned_ledger_denies_nothing_and_stays_fenced(run: Run) -> None:
     run(check)
 
 
-@lacks(BookieCapability.REFUSES_DROPPED)
+@lacks(BookieCapability.KEEPS_IDS, BookieCapability.REFUSES_DROPPED)
 def test_a_dropped_ledger_is_as_never_seen(run: Run) -> None:
     """So no such bookie may drop a ledger while a writer of it can be alive."""
 

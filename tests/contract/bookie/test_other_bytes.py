@@ -85,7 +85,7 @@ def test_what_is_only_accepted_is_not_replaced_either(run: Run) -> None:
     run(check)
 
 
-@lacks(BookieCapability.NEVER_REPLACES)
+@lacks(BookieCapability.KEEPS_ENTRIES, BookieCapability.NEVER_REPLACES)
 def test_an_entry_that_can_be_replaced_is_the_last_one_added(run: Run) -> None:
     """So whatever relies on B12 cannot rely on such a bookie: a writer sends no entry twice."""
 
