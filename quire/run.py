@@ -89,9 +89,9 @@ class ScannedRun:
     @property
     def column_bytes(self) -> int:
         """Bytes of memory that the columns cost."""
-        columns = (self.entries, self.bounds)
         if isinstance(self.bounds, range) and isinstance(self.entries, range):
             return 0
+        columns = (self.entries, self.bounds)
         return sum(NUMBER_BYTES * len(each) for each in columns if not isinstance(each, range))
 
     @property

@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 import click
 
 from quire.bench import Figures, LogReport, Report, TlsFigures, measure, measure_logs
 from quire.bench.suite import STEPS
+from quire.cli.collecting import collecting_rarely
 from quire.cli.durations import Duration
 from quire.cli.output import Value, note, print_fields, print_json, print_table, progress
 from quire.cli.settings import Settings, run, with_settings
-
-COLLECT_AFTER: Final = (10_000, 20, 20)
-"""Thresholds of the garbage collector: new objects before it looks through the youngest
-generation, and collections of a generation before the next older one."""
-
-
-@contextmanager
-def collecting_rarely() -> Iterator[None]:
-    """Within the block the garbage collector skips objects that exist now, and runs less often.
-
-    Entries in flight are many objects that live for some milliseconds; collecting through them
-    again and again costs up to a tenth of all CPU. A service that writes much does the same.
-    """
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 @click.command(short_help="Measure throughput and latency on this machine.")

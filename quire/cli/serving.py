@@ -15,6 +15,7 @@ import click
 
 from quire.bookie import BookieAddress, TlsPorts
 from quire.cli.auditing import OpenAuditor, auditor_options
+from quire.cli.collecting import collecting_rarely
 from quire.cli.logs import LogOutput, logging_options
 from quire.cli.output import print_json
 from quire.cli.pairs import Pairs, build
@@ -194,7 +195,8 @@ def serve(
     where = (directory, listen, runs, insecure_network, advertise, metrics, place)
     rest = (options, bounds, auditor, open_contexts(tls), more, logging, _spans(tracing))
     work = partial(_serve, settings, *where, *rest, listen_bookkeeper)
-    run(lambda: until_orphaned(work()) if exit_with_parent else work())
+    with collecting_rarely():
+        run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
 
 def _spans(tracing: bool) -> Spans:

@@ -128,6 +128,8 @@ class Backlog:
         Cut at `RUN_BYTES_MAX` payload bytes and `RUN_ENTRIES_MAX` entries, counting entries of all
         positions; one larger entry goes alone.
         """
+        if first == self._shared_first and self._shared.through == self.pushed:
+            return self._shared  # a sender that keeps step has cut it
         start = first - self.base
         assert start >= 0, f"entry {first} was forgotten, the backlog begins at {self.base}"
         if start >= len(self._frames):

@@ -298,6 +298,8 @@ class Ensemble:
     def _release(self) -> None:
         """Let go of frames that are confirmed and that no sender that is up has yet to cut."""
         through = self.window.lac
+        if through < self.backlog.base:
+            return
         for sender in self.senders:
             if sender.state is SenderState.UP and sender.cursor <= through:
                 through = sender.cursor - 1

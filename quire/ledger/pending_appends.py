@@ -124,7 +124,10 @@ class PendingAppends:
 
     def resolve(self, lac: EntryId) -> None:
         """Answer the confirmed appends."""
-        awaited, oldest = self._awaited, self.oldest
+        awaited = self._awaited
+        if lac <= self._answered and not (awaited and awaited[0].last <= lac):
+            return
+        oldest = self.oldest
         while awaited and awaited[0].last <= lac:
             _, answer, result, _ = awaited.popleft()
             if not answer.done():

@@ -150,11 +150,11 @@ class ReplicaSender:
 
     def pump(self) -> None:
         """Send waiting frames, as far as the bound on runs under way allows."""
-        if self.state is SenderState.DOWN:
+        backlog = self._context.backlog
+        if self.cursor > backlog.pushed or self.state is SenderState.DOWN:
             return
         is_probing = self.state is SenderState.PROBING
         runs_max = 1 if is_probing else self._context.options.runs_outstanding_max
-        backlog = self._context.backlog
         # Only a probe can be late: frames wait for senders that are up.
         self.cursor = max(self.cursor, backlog.base)
         while len(self._outstanding) < runs_max:
@@ -164,6 +164,8 @@ class ReplicaSender:
             self.cursor = cut.through + 1
             if cut.run:
                 self._send(cut.through, cut.run)
+            if cut.through == backlog.pushed:
+                return
 
     def tell_lac(self, packet: bytes) -> None:
         """Send an explicit LAC, once; only a fence is reported."""

@@ -181,7 +181,7 @@ class BookieRoster:
         if address is None:
             raise BookieUnavailableError(bookie, "it is not registered")
         link = self._links.get(bookie)
-        if link is None or not _is_same_place(link.address, address):
+        if link is None or not (link.address is address or _is_same_place(link.address, address)):
             if link is not None:
                 self._retire(link)
             link = self._links[bookie] = _Link(address, self._connect(address))

@@ -101,6 +101,7 @@ class RunStream:
         self._queued = asyncio.Event()
         self._last_sent = 0
         self._last_submitted = 0
+        self._last_settled = 0
         self._waiting: dict[int, _Waiting] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._sending = asyncio.create_task(self._send())
@@ -213,8 +214,11 @@ class RunStream:
             if failed.number not in waiting or failed.number > reply.settled:
                 raise NoMessageError(f"run {failed.number} fails, which it does not settle")
             tell(waiting.pop(failed.number).answered, decode_failure(failed.failure))
-        while waiting and (number := next(iter(waiting))) <= reply.settled:
-            tell(waiting.pop(number).answered, None)
+        # By number: to look for the first key of a dictionary passes all that were taken out.
+        for number in range(self._last_settled + 1, reply.settled + 1):
+            if (settled := waiting.pop(number, None)) is not None:
+                tell(settled.answered, None)
+        self._last_settled = max(self._last_settled, reply.settled)
         self._tell_drained()
 
     def _tell_slow(self, last: int, failure: str = "") -> None:

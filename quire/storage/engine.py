@@ -407,7 +407,12 @@ class Engine:
     @property
     def has_room(self) -> bool:
         """Whether `check_room` has nothing to say."""
-        return self.is_moving and self.upkeep.is_writable and not self.gate.is_stalled
+        return (
+            self._failure is None
+            and self.upkeep.is_writable
+            and not self.gate.is_stalled
+            and not self.is_stalled
+        )
 
     @property
     def is_hanging(self) -> bool:
@@ -417,7 +422,7 @@ class Engine:
     @property
     def is_stalled(self) -> bool:
         """The disk hangs, or the journal has waited as long for space on it."""
-        return self.is_hanging or self._journal.waiting_seconds() > self.options.stall_seconds
+        return self._journal.has_waited(self.options.stall_seconds)
 
     @property
     def is_moving(self) -> bool:

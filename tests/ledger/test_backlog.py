@@ -53,6 +53,21 @@ def test_following_the_cuts_sends_a_position_exactly_its_entries(
     assert cursor == len(sizes)
 
 
+def test_senders_that_keep_step_share_a_run_and_later_ones_get_what_came_since() -> None:
+    backlog = filled(Replication(3, 3, 2), [1])
+    first = backlog.cut(0, 0)
+    assert first is not None
+    assert backlog.cut(1, 0) is first
+    assert backlog.cut(0, 1) is None
+    backlog.append(SEALER.parts(1, -1, 2, b"x"), 2)
+    late = backlog.cut(2, 0)
+    assert late is not None
+    assert [entry for entry, _ in split_run(late.run)] == [0, 1]
+    own = backlog.cut(0, 1)
+    assert own is not None
+    assert [entry for entry, _ in split_run(own.run)] == [1]
+
+
 def test_a_run_is_cut_at_its_bounds() -> None:
     unstriped = Replication(3, 3, 2)
     cut = filled(unstriped, [1] * (RUN_ENTRIES_MAX + 5)).cut(0, 0)

@@ -94,6 +94,25 @@ def test_one_refused_run_fails_no_run_of_another_ledger() -> None:
     virtually(main)
 
 
+def test_each_run_is_told_once_whatever_is_said_again() -> None:
+    async def main() -> None:
+        call, told = Call(), list[int]()
+        stream = RunStream(call, "a", 5.0)
+        for number in range(1, 8):
+            stream.send(
+                encode_run(number, b"k", b"run"), lambda _, number=number: told.append(number)
+            )
+        await settle()
+        for settled, expected in ((3, 3), (3, 3), (1, 3), (4, 4), (7, 7)):
+            call.replies.put_nowait(pb.AddReply(settled=settled))
+            await settle()
+            assert told == list(range(1, expected + 1))
+        assert stream.broken is None
+        await stream.close()
+
+    virtually(main)
+
+
 def test_an_encoder_prepares_a_run_once_for_all_links() -> None:
     encoder = RunEncoder(LEDGER, b"key", deferred=True)
     runs = [b"x" * size for size in (1, 1, 200, 20_000, 1)]

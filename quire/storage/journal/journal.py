@@ -147,9 +147,17 @@ class Journal(Generic[SubjectT]):
             self.counts.p99_microseconds = round(1e6 * slow)
         return self.counts
 
-    def waiting_seconds(self) -> float:
-        """Return for how long the journal has waited for another segment."""
-        return 0.0 if self._segments.is_ready else _seconds_since(self._waits_since)
+    def has_waited(self, seconds: float) -> bool:
+        """Return whether the disk has kept the present batch for longer than some seconds, or the
+        journal has waited as long for another segment. Asked for each run.
+        """
+        busy, waits = self._busy_since, self._waits_since
+        if busy is None and waits is None:
+            return False
+        long_ago = asyncio.get_running_loop().time() - seconds
+        if busy is not None and busy < long_ago:
+            return True
+        return waits is not None and waits < long_ago and not self._segments.is_ready
 
     @property
     def takes_fences(self) -> bool:

@@ -75,10 +75,14 @@ NOWHERE: Final = Origin()
 class _Slot(Trace):
     """One run between its arrival and its acknowledgement."""
 
-    __slots__ = ("answer", "done", "failure", "kind", "ledger", "run", "size")
+    __slots__ = ("answer", "cost", "done", "failure", "kind", "ledger", "run", "size")
 
-    def __init__(self, arrived: float, ledger: LedgerId, size: int, kind: UseKind) -> None:
+    def __init__(
+        self, arrived: float, ledger: LedgerId, size: int, cost: int, kind: UseKind
+    ) -> None:
         super().__init__(arrived)
+        self.cost = cost
+        """The amount that it takes of its peer's share."""
         self.kind = kind
         self.ledger = ledger
         self.run = b""
@@ -152,6 +156,7 @@ class AddStream:
             await asyncio.gather(acknowledging, *answers, return_exceptions=True)
 
     async def _receive(self, acknowledging: asyncio.Task[None]) -> None:
+        owner, admits_all = self._origin.owner, self._reception.admits_all
         while (request := await self._context.read()) is not EOF:
             if self._received == 0:
                 self._reception.expect(request.bookie)
@@ -167,20 +172,20 @@ class AddStream:
                     await self._wait_for_room()
                     if acknowledging.done():
                         return
-                cost = self._cost(len(data))
-                if not self._pending.take(self._origin.owner, cost):
-                    await self._pending.wait(self._origin.owner, cost)
+                cost = self._pending.fit(len(data) + RUN_COST)
+                if not self._pending.take(owner, cost):
+                    await self._pending.wait(owner, cost)
                 self._charged += cost
                 if acknowledging.done():
                     return
                 denial = None
-                if not self._reception.admits_all:
+                if not admits_all:
                     denial = await self._denial(run)
-                self._start(run, data, denial, arrived)
+                self._start(run, data, cost, denial, arrived)
 
     def _has_room(self, size: int) -> bool:
         limits = self._reception.limits
-        return self.runs_in_flight < limits.runs_per_stream and (
+        return self._received - self._acknowledged < limits.runs_per_stream and (
             not self._slots or self._bytes + size <= limits.bytes_per_stream
         )
 
@@ -191,9 +196,6 @@ class AddStream:
     def _discharge(self, cost: int) -> None:
         self._charged -= cost
         self._pending.give_back(self._origin.owner, cost)
-
-    def _cost(self, size: int) -> int:
-        return self._pending.fit(size + RUN_COST)
 
     async def _denial(self, run: pb.AddRun) -> QuireError | None:
         """Return why the peer may not send a run. Only the first of a ledger may take a while."""
@@ -207,10 +209,10 @@ class AddStream:
         return None
 
     def _start(
-        self, run: pb.AddRun, data: bytes, denial: QuireError | None, arrived: float
+        self, run: pb.AddRun, data: bytes, cost: int, denial: QuireError | None, arrived: float
     ) -> None:
         kind = UseKind.RECOVERS if run.recovery else UseKind.WRITES
-        slot = _Slot(arrived, run.ledger, len(data), kind)
+        slot = _Slot(arrived, run.ledger, len(data), cost, kind)
         self._slots.append(slot)
         self._bytes += slot.size
         self._received += 1
@@ -294,7 +296,7 @@ class AddStream:
             slot = self._slots.popleft()
             settled.append(slot)
             self._bytes -= slot.size
-            cost += self._cost(slot.size)
+            cost += slot.cost
             number += 1
             if slot.failure is not None:
                 reply.failures.append(pb.AddFailure(number=number, failure=slot.failure))

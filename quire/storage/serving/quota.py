@@ -46,15 +46,14 @@ class Quota:
 
     def take(self, peer: str, amount: int = 1) -> bool:
         """Hold an amount for a peer now, or return False: it is refused, or has to wait."""
-        amount = self.fit(amount)
-        if (
-            self._is_short
-            or amount > self.free
-            or peer in self._waiting
-            or self._held[peer] + amount > self.peer_max
-        ):
+        amount = min(amount, self.peer_max)
+        if self._is_short or amount > self.free or peer in self._waiting:
             return False
-        self._hold(peer, amount)
+        held = self._held[peer] + amount
+        if held > self.peer_max:
+            return False
+        self.free -= amount
+        self._held[peer] = held
         return True
 
     def give_back(self, peer: str, amount: int = 1) -> None:
