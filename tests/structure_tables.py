@@ -439,6 +439,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.storage.serving.metered",
         "quire.storage.server",
         "quire.console.server",
+        "quire.gateway.app",
     ),
     "zstandard": (
         "quire.log.records.batch",

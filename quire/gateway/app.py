@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from quire.client import Client
 from quire.errors import InvalidRequestError, NoSuchCursorError, NotFoundError, QuireError
@@ -56,9 +56,10 @@ with needed_for("quire gateway", "gateway"):
     from starlette.responses import JSONResponse, Response, StreamingResponse
     from starlette.routing import Route
 
+    from quire.gateway.calls import HttpCall
+    from quire.gateway.durable.calls import STREAM_CALLS
+    from quire.gateway.durable.streams import Streams
     from quire.gateway.metrics import figures_of
-
-Handler: TypeAlias = Callable[["Gateway", Request], Awaitable[Response]]
 
 LIMIT: Final = 1000
 """Records of a read that names no limit."""
@@ -70,20 +71,6 @@ PROTO: Final = Path(__file__).parent / "rpc" / "logs.proto"
 _UNKNOWN: Final = "send Authorization: Bearer TOKEN"
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class HttpCall:
-    """One call of the table."""
-
-    method: str
-    path: str
-    handler: Handler
-    summary: str
-    parameters: Mapping[str, str]
-    """Of the query, by name."""
-    is_open: bool = False
-    """Answered without a token."""
 
 
 class Gateway:
@@ -114,6 +101,7 @@ class Gateway:
         self.kafka = KafkaFigures()
         self.begun = _now()
         self.quotas = Quotas(limits, _now)
+        self.streams = Streams(client, owners, limits.wait_seconds, time.time)
         self.figures = figures_of(
             self.meter, self.admission, self.quotas, owners, registry or CollectorRegistry()
         )
@@ -409,6 +397,7 @@ CALLS: Final[tuple[HttpCall, ...]] = (
     HttpCall("GET", "/readyz", ready, "Whether the gateway is ready", {}, is_open=True),
     HttpCall("GET", "/v1/status", show_status, "What the gateway does now", {}),
     HttpCall("GET", "/metrics", show_metrics, "Figures for Prometheus", {}),
+    *STREAM_CALLS,
 )
 
 

@@ -183,6 +183,15 @@ class Owners:
                 if not owned.uses:
                     return
 
+    async def give_up(self, name: str) -> None:
+        """Give up a log in good order, if this gateway writes it."""
+        owned = self._owned.get(name)
+        if owned is not None and owned.task is not None:
+            owned.is_given_up = True
+            owned.touched.set()
+            owned.stand_down()
+            await asyncio.wait([owned.task])
+
     async def close(self) -> None:
         """Give up every log in good order: what is under way is confirmed first."""
         self._is_ending = True

@@ -80,6 +80,8 @@ RPCS: Final[Mapping[str, Row]] = {
 _LOG: Final = "/v1/logs/{name}"
 _CURSOR: Final = f"{_LOG}/cursors/{{cursor}}"
 
+_STREAM: Final = "/v1/stream/{name}"
+
 HTTP: Final[Mapping[tuple[str, str], Action | None]] = {
     ("GET", "/v1/logs"): OBSERVE,
     ("GET", _LOG): OBSERVE,
@@ -96,6 +98,11 @@ HTTP: Final[Mapping[tuple[str, str], Action | None]] = {
     ("DELETE", _CURSOR): OPERATE,
     ("GET", "/v1/openapi.json"): None,
     ("GET", "/v1/logs.proto"): None,
+    ("HEAD", _STREAM): READ,
+    ("GET", _STREAM): READ,
+    ("PUT", _STREAM): APPEND,
+    ("POST", _STREAM): APPEND,
+    ("DELETE", _STREAM): OPERATE,
     ("GET", "/v1/status"): OBSERVE,
     ("GET", "/metrics"): OBSERVE,
     ("GET", "/livez"): None,

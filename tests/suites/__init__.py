@@ -1,0 +1,1 @@
+"""Suites of other projects, run unchanged against quire. `python -m tests.suites`."""
