@@ -19,7 +19,15 @@ from typing import Final
 from quire.cli.exits import INTERRUPTED
 from quire.cli.settings import run
 from quire.cluster import LocalCluster
-from tests.gateway.soak.clients import KINDS, Writers, build, read_by_program, read_by_quire
+from tests.gateway.soak.clients import (
+    KINDS,
+    Programs,
+    Writers,
+    addressed,
+    build,
+    read_by_program,
+    read_by_quire,
+)
 from tests.gateway.soak.history import Read, check
 from tests.gateway.soak.storm import STRIKES, Gateways, storm, summary
 
@@ -43,11 +51,12 @@ async def soak(seconds: float, strikes: int, seed: int, directory: Path) -> list
         RuntimeError: a process failed, or a writer was told nothing for too long.
     """
     readings: dict[str, list[Read]] = {}
+    building = asyncio.ensure_future(asyncio.to_thread(build, directory))
     async with LocalCluster(directory / "cluster", BOOKIES) as cluster:
         gateways = Gateways(cluster.store_uri, directory, GATEWAYS)
         try:
             await gateways.start()
-            programs = await asyncio.to_thread(build, directory, gateways.addresses)
+            programs = Programs(await building, addressed(gateways.addresses))
             writers = Writers(programs, directory)
             try:
                 await writers.start()

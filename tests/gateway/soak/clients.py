@@ -35,8 +35,8 @@ class Programs:
     addresses: Mapping[str, str]
 
 
-def build(scratch: Path, gateways: Sequence[Addresses]) -> Programs:
-    """Compile the programs of Go and Java.
+def build(scratch: Path) -> dict[str, tuple[str, ...]]:
+    """Compile the programs of Go and Java, and return the command of each kind.
 
     Raises `JarsMissingError`, `ConfigurationError` without Java, `AssertionError` without Go.
     """
@@ -44,26 +44,22 @@ def build(scratch: Path, gateways: Sequence[Addresses]) -> Programs:
     jars, kafka = install_grpc()[0], install_kafka()
     options = ("-17", "-nowarn", "-proc:none", "-classpath", f"{kafka}/kafka-clients-{KAFKA}.jar")
     java([f"{jars}/*"], COMPILER, *options, "-d", classes, HERE / "KafkaClient.java")
+    of_python = (sys.executable, "-m")
+    return {
+        "http": (*of_python, "tests.gateway.soak.http_client"),
+        "go": (str(build_go(scratch, HERE / "go" / "main.go")),),
+        "librdkafka": (*of_python, "tests.gateway.soak.rdkafka_client"),
+        "java": (str(find_java()), *QUICK, "-cp", f"{classes}:{kafka}/*", "KafkaClient"),
+        "python": (*of_python, "tests.gateway.soak.rpc_client"),
+    }
+
+
+def addressed(gateways: Sequence[Addresses]) -> dict[str, str]:
+    """Return what each kind is given as the addresses of gateways."""
+    http = ",".join(each.http for each in gateways)
     rpc = ",".join(each.grpc for each in gateways)
     servers = ",".join(each.kafka for each in gateways)
-    virtual = (str(find_java()), *QUICK, "-cp", f"{classes}:{kafka}/*", "KafkaClient")
-    of_python = (sys.executable, "-m")
-    return Programs(
-        {
-            "http": (*of_python, "tests.gateway.soak.http_client"),
-            "go": (str(build_go(scratch, HERE / "go" / "main.go")),),
-            "librdkafka": (*of_python, "tests.gateway.soak.rdkafka_client"),
-            "java": virtual,
-            "python": (*of_python, "tests.gateway.soak.rpc_client"),
-        },
-        {
-            "http": ",".join(each.http for each in gateways),
-            "go": rpc,
-            "librdkafka": servers,
-            "java": servers,
-            "python": rpc,
-        },
-    )
+    return {"http": http, "go": rpc, "librdkafka": servers, "java": servers, "python": rpc}
 
 
 class Writers:

@@ -39,11 +39,11 @@ class Gateways:
 
     async def start(self) -> None:
         """Start all, on free ports, which they keep from now on."""
-        for process in self._processes:
-            found = await _to_its_end(process.start)
-            self.addresses.append(found)
-            ports = tuple(int(each.rpartition(":")[2]) for each in found)
+        found = await asyncio.gather(*[_to_its_end(each.start) for each in self._processes])
+        for process, addresses in zip(self._processes, found, strict=True):
+            ports = tuple(int(each.rpartition(":")[2]) for each in addresses)
             process.keep((ports[0], ports[1], ports[2]))
+            self.addresses.append(addresses)
 
     async def owner(self) -> int | None:
         """The number of the gateway that says it writes the log; `None` without one."""
