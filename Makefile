@@ -35,13 +35,8 @@ S2_COMMIT := 36ce9bd
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
 .PHONY: help install demo tutorial test campaigns quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations fuzz soak sql apache interop judges s2 netns sandbox browser picture drills bench bench-peers bench-quick proto format clean spec tlc docs spark spark-cluster metrics alerts audit
-=======
-.PHONY: help install demo tutorial test quick coverage words lock changelog check lint types structure sim determinism crash \
 	ablations mutations fuzz soak gateway-soak sql apache interop judges s2 netns sandbox browser picture drills bench bench-peers bench-quick proto format clean spec tlc docs spark spark-cluster metrics alerts audit
->>>>>>> soak
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
