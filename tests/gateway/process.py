@@ -50,6 +50,10 @@ class GatewayProcess:
         found = json.loads(said)
         return Addresses(found["gateway"], found["kafka"], found["grpc"])
 
+    def keep(self, ports: tuple[int, int, int]) -> None:
+        """Take these ports from the next start on."""
+        self._ports = ports
+
     @property
     def pid(self) -> int:
         """Of the process that runs."""

@@ -98,10 +98,12 @@ def test_each_run_is_told_once_whatever_is_said_again() -> None:
     async def main() -> None:
         call, told = Call(), list[int]()
         stream = RunStream(call, "a", 5.0)
+
+        def tell(number: int, _: object) -> None:
+            told.append(number)
+
         for number in range(1, 8):
-            stream.send(
-                encode_run(number, b"k", b"run"), lambda _, number=number: told.append(number)
-            )
+            stream.send(encode_run(number, b"k", b"run"), partial(tell, number))
         await settle()
         for settled, expected in ((3, 3), (3, 3), (1, 3), (4, 4), (7, 7)):
             call.replies.put_nowait(pb.AddReply(settled=settled))

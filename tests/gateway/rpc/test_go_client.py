@@ -56,11 +56,12 @@ def run(*command: object, at: Path) -> str:
     return done.stdout
 
 
-def build(scratch: Path) -> Path:
-    """Return the program."""
+def build(scratch: Path, main: Path = PROGRAM / "main.go") -> Path:
+    """Return the program of a `main.go`, with the client that is generated for it."""
     _, programs = install_grpc()
     source = scratch / "go"
     shutil.copytree(PROGRAM, source)
+    shutil.copyfile(main, source / "main.go")
     plugins = []
     for each in GENERATORS:
         name = each.rpartition("/")[2]
