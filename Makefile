@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test campaigns quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations fuzz soak gateway-soak sql apache interop judges s2 netns sandbox browser picture drills bench bench-peers bench-quick proto format clean spec tlc docs spark spark-cluster metrics alerts audit
+	ablations mutations fuzz soak gateway-soak suites sql apache interop judges s2 netns sandbox browser picture drills bench bench-peers bench-quick proto format clean spec tlc docs spark spark-cluster metrics alerts audit
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -198,6 +198,9 @@ soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=
 
 gateway-soak: $(VENV)/test.stamp $(VENV)/go.stamp apache ## clients of five kinds on one log while gateways are killed, paused and drained for MINUTES=n; SEED=n
 	@PATH="$$PATH:$(abspath $(BIN))" $(BIN)/python -m tests.gateway.soak --minutes $(MINUTES) --seed $(or $(SEED),1)
+
+suites: $(VENV)/test.stamp ## other projects' suites, unchanged, against a gateway: NAMES=durable-streams; needs npm
+	@$(BIN)/python -m tests.suites $(NAMES)
 
 fuzz: $(VENV)/test.stamp ## wrong requests to a bookie with TLS on both ports: REQUESTS=n of SEED=n; goes on where it ended
 	@$(BIN)/python -m tests.fuzz --requests $(REQUESTS) --seed $(or $(SEED),1)

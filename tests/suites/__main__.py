@@ -62,7 +62,7 @@ def run_durable_streams(version: str) -> Outcome:
         try:
             subprocess.run(
                 [directory / "node_modules/.bin/vitest", "run", "--reporter=default",
-                 "--reporter=json", f"--outputFile.json={report}", "--testTimeout=20000",
+                 "--reporter=json", f"--outputFile.json={report}", "--testTimeout=60000",
                  "suite.test.mjs"],
                 cwd=directory, env={**os.environ, "GATEWAY": address}, check=False,
                 timeout=SECONDS_MAX, stdout=sys.stderr,

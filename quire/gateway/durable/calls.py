@@ -193,7 +193,8 @@ def _events(
     check = (lambda: None) if guard is None else guard.recheck(identity, Action.READ, name)
     charge = partial(gateway.quotas.charge, _client(request), Direction.READ)
     given = request.query_params.get("cursor")
-    headers = {"Content-Type": EVENTS, "Cache-Control": _FRESH, "X-Accel-Buffering": "no"}
+    fresh = f"no-cache, {_FRESH}"
+    headers = {"Content-Type": EVENTS, "Cache-Control": fresh, "X-Accel-Buffering": "no"}
     if not found.state.is_text:
         headers["Stream-SSE-Data-Encoding"] = "base64"
     source = events(gateway.streams, name, found, first, given, check, charge)

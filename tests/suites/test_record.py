@@ -1,0 +1,49 @@
+"""The records of suites: what counts as a surprise, and that the documentation has them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.suites.__main__ import outcome_of
+from tests.suites.record import HERE, Outcome, Record, load
+
+NAMES = sorted(path.stem for path in HERE.glob("*.json"))
+GATEWAY = Path(__file__).resolve().parents[2] / "docs" / "gateway.md"
+RECORD = Record("suite", "1", 1, 0, {"b": "forks"}, {"forks": "no forks"})
+
+
+@pytest.mark.parametrize(
+    ("passed", "failed", "said"),
+    [
+        (("a",), ("b",), []),
+        (("a", "b"), (), ["it passed: b"]),
+        (("a",), ("b", "c"), ["it failed: c"]),
+        (("a",), (), ["it was not there: b"]),
+    ],
+)
+def test_each_other_outcome_is_named(
+    passed: tuple[str, ...], failed: tuple[str, ...], said: list[str]
+) -> None:
+    assert RECORD.surprises(Outcome(frozenset(passed), frozenset(failed), 0)) == said
+
+
+def test_a_report_is_taken_apart() -> None:
+    results = [
+        {"ancestorTitles": ["A", "B"], "title": "c", "status": "passed"},
+        {"ancestorTitles": [], "title": "d", "status": "failed"},
+        {"ancestorTitles": ["A"], "title": "e", "status": "pending"},
+    ]
+    report = json.loads(json.dumps({"testResults": [{"assertionResults": results}]}))
+    assert outcome_of(report) == Outcome(frozenset({"A > B > c"}), frozenset({"d"}), 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_refusal_has_a_reason_and_the_documentation_says_so(name: str) -> None:
+    record = load(name)
+    assert set(record.refused.values()) == set(record.reasons)
+    text = GATEWAY.read_text(encoding="utf-8")
+    written = text.partition(f"<!-- suite: {name} -->\n")[2].partition("\n<!-- end -->")[0]
+    assert written == record.table(), f"write this into docs/gateway.md:\n{record.table()}"
