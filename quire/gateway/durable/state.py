@@ -67,6 +67,10 @@ class StreamState:
             other.is_closed,
         )
 
+    def has_times_of(self, other: StreamState) -> bool:
+        """Whether both are states of one stream, with the same end in time."""
+        return (self.id, self.ttl, self.expires) == (other.id, other.ttl, other.expires)
+
     def closed_by(self, closer: Closer | None) -> StreamState:
         """Return the state of the stream when it is closed."""
         return replace(self, is_closed=True, closer=closer)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from quire.aio.timing import time_limit
 from quire.client import Client
@@ -90,6 +90,7 @@ class Streams:
         self._owners = owners
         self._wait_seconds = wait_seconds
         self._tails: WeakKeyDictionary[Log, _Tail] = WeakKeyDictionary()
+        self._written: WeakValueDictionary[str, Log] = WeakValueDictionary()
         self._used: OrderedDict[str, float] = OrderedDict()
 
     # -- finding -----------------------------------------------------------------------------------
@@ -121,11 +122,21 @@ class Streams:
             raise ProtocolAnswerError(
                 409, "no_stream", f"log {name!r} has records of another kind: use /v1/logs"
             )
-        over = ends_at(state, max(last.timestamp_ms, self._used.get(name, 0.0)))
-        if over is not None and over <= self._now_ms():
+        if await self._is_over(name, state, last.timestamp_ms):
             await self._remove(name)
             return None
         return FoundStream(state, end, last.timestamp_ms)
+
+    async def _is_over(self, name: str, state: StreamState, at_ms: float) -> bool:
+        """Return whether the time of a stream is over, by the state that it was created with.
+
+        A later record may be of a client that may append, and not delete.
+        """
+        over = ends_at(state, max(at_ms, self._used.get(name, 0.0)))
+        if over is None or over > self._now_ms():
+            return False
+        first = decode_state((await self.records(name, None, 1))[0])
+        return first is not None and first.has_times_of(state)
 
     async def records(self, name: str, first: int | None, end: int) -> list[Record]:
         """Return the records from an offset on, None: from the first one, up to an end, or as many
@@ -170,13 +181,16 @@ class Streams:
             if found is not None:
                 return False, _same(name, found, wanted)
         async with self._owners.writer(name) as log:
-            tail = self._tail(log)
+            tail = self._tail(log, name)
             async with tail.turn:
                 if await self._loaded(tail, name) is not None:
                     found = await self.find(name)
                     return False, _same(name, found, wanted)
                 state = replace(wanted, id=secrets.token_hex(ID_BYTES))
-                future = await log.submit_many(_with_state(payloads, state))
+                records = _with_state([], state)  # the first record, whatever follows it
+                if payloads:
+                    records += _with_state(payloads, state)
+                future = await log.submit_many(records)
                 tail.state, tail.at_ms = state, self._now_ms()
             places = await future
         return True, FoundStream(state, places[-1].offset + 1, int(self._now_ms()))
@@ -196,8 +210,9 @@ class Streams:
             ProtocolAnswerError: the stream does not take it.
             QuireError, GatewayError: the errors of appending.
         """
+        await self._check_there(name)
         async with self._owners.writer(name) as log:
-            tail = self._tail(log)
+            tail = self._tail(log, name)
             async with tail.turn:
                 state = await self._loaded(tail, name)
                 if state is None:
@@ -246,7 +261,16 @@ class Streams:
         await self._client.delete_log(name)
         self._used.pop(name, None)
 
-    def _tail(self, log: Log) -> _Tail:
+    async def _check_there(self, name: str) -> None:
+        """Raise `ProtocolAnswerError` without a log: its writer would create it."""
+        if name not in self._written:
+            try:
+                await self._client.log_info(name)
+            except NotFoundError:
+                raise no_stream(name) from None
+
+    def _tail(self, log: Log, name: str) -> _Tail:
+        self._written[name] = log
         tail = self._tails.get(log)
         if tail is None:
             tail = self._tails[log] = _Tail()
@@ -258,11 +282,9 @@ class Streams:
             found = await self._look(name)
             if found is not None:
                 tail.state, tail.at_ms = found.state, found.timestamp_ms
-        else:
-            over = ends_at(tail.state, max(tail.at_ms, self._used.get(name, 0.0)))
-            if over is not None and over <= self._now_ms():
-                tail.state = None
-                await self._remove(name)
+        elif await self._is_over(name, tail.state, tail.at_ms):
+            tail.state = None
+            await self._remove(name)
         return tail.state
 
     def _now_ms(self) -> float:

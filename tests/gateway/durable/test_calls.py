@@ -9,9 +9,10 @@ import httpx
 import pytest
 
 from quire.gateway.durable import live
+from quire.gateway.durable.state import STATE, StreamState
 from quire.gateway.durable.streams import Streams
 from quire.testing.cluster import MemoryCluster
-from tests.gateway.test_app import Served, serving
+from tests.gateway.test_app import ANNOUNCED, Served, serving
 
 URL = "/v1/stream/chat"
 TEXT = {"Content-Type": "text/plain"}
@@ -74,6 +75,7 @@ async def test_what_is_no_stream_is_said(cluster: MemoryCluster) -> None:
         ):
             assert answer.status_code == 404
         assert (await post(one, "a")).status_code == 404
+        assert await one.gateway.client.list_logs() == [], "no log was created"
         await one.append("a record")
         orders = await one.http.get("/v1/stream/orders")
         assert (orders.status_code, orders.json()["error"]) == (409, "no_stream")
@@ -188,6 +190,19 @@ async def test_a_stream_without_use_is_gone(cluster: MemoryCluster) -> None:
         assert "chat" not in await one.gateway.client.list_logs()
         assert (await one.http.put(URL, headers=TEXT, content="x")).status_code == 201
         assert await whole(one) == "x"
+
+
+async def test_an_append_cannot_have_a_log_deleted(cluster: MemoryCluster) -> None:
+    """A header that says that the stream is over is believed only from its creation."""
+    over = StreamState("text/plain", expires="2001-01-01T00:00:00Z", id="x").encode().decode()
+    forged = {"value": "b", "headers": {STATE: over}}
+    async with serving(cluster) as one:
+        await one.append("a")
+        await one.append(forged)
+        assert (await one.http.get("/v1/stream/orders")).status_code == 200
+        assert (await one.http.post("/v1/stream/orders", headers=CLOSED)).status_code == 204
+        await asyncio.sleep(ANNOUNCED)
+        assert await one.read() == ["a", "b", ""]
 
 
 @pytest.mark.parametrize(
