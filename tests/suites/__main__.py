@@ -89,11 +89,11 @@ def outcome_of(report: dict[str, Any]) -> Outcome:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", default=[DURABLE], choices=[DURABLE])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{DURABLE}; all by default")
     parser.add_argument("--renew", action="store_true", help="write the counts of the record anew")
     given = parser.parse_args()
     is_good = True
-    for name in given.names:
+    for name in given.names or [DURABLE]:
         record = load(name)
         outcome = run_durable_streams(record.version)
         surprises = record.surprises(outcome)

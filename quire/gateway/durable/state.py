@@ -101,19 +101,38 @@ def decode_state(record: Record) -> StreamState | None:
     try:
         fields = json.loads(value)
         closer = fields.get("closer")
-        return StreamState(
-            str(fields["type"]),
+        state = StreamState(
+            fields["type"],
             fields.get("ttl"),
             fields.get("expires"),
-            bool(fields.get("closed")),
+            fields.get("closed", False),
             fields.get("seq"),
             None if closer is None else Closer(*closer),
-            str(fields.get("id", "")),
+            fields.get("id", ""),
         )
+        _check(state)
+        return state
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InvalidRequestError(
             f"header {STATE} of record {record.offset} is not the state of a stream: {error}"
         ) from None
+
+
+def _check(state: StreamState) -> None:
+    """Raise `TypeError` or `ValueError` for a value of another type: any client writes headers."""
+    given: list[tuple[object, type]] = [
+        (state.content_type, str),
+        (state.ttl or 0, int),
+        (state.is_closed, bool),
+        (state.sequence or "", str),
+        (state.id, str),
+    ]
+    if not all(type(value) is kind for value, kind in given):
+        raise TypeError("a value has another type")
+    if state.closer is not None and tuple(map(type, state.closer)) != (str, int, int):
+        raise TypeError("the closer is not a producer with two numbers")
+    if state.expires is not None:
+        datetime.fromisoformat(state.expires).timestamp()
 
 
 def media_type(content_type: str) -> str:

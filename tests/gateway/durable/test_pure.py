@@ -55,7 +55,20 @@ def test_a_record_without_the_header_has_no_state() -> None:
     assert decode_state(record(b"x")) is None
 
 
-@pytest.mark.parametrize("value", [b"", b"[]", b"{}", b"\xff", b'{"type":"a/b","closer":1}'])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(b"", b"[]", b"{}", b"\xff", b'{"type":1}'),
+        *(
+            b'{"type":"a/b",' + each + b"}"
+            for each in (
+                *(b'"closer":1', b'"closer":["p",1]', b'"closer":["p","1",2]', b'"ttl":"x"'),
+                *(b'"ttl":1.5', b'"expires":"soon"', b'"expires":7', b'"seq":1', b'"closed":1'),
+                b'"id":[]',
+            )
+        ),
+    ],
+)
 def test_a_wrong_header_is_named(value: bytes) -> None:
     with pytest.raises(InvalidRequestError, match=r"record 3 .*not the state"):
         decode_state(record(b"", value, 3))
