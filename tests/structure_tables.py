@@ -434,6 +434,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.cluster.zookeeper.server",
         "quire.repair.directory",
         "quire.aio.retry",
+        "quire.spark.asking_gateways",
         "quire.sync.sql",
         "quire.steady",
         "quire.storage.serving.metered",

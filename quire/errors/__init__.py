@@ -15,13 +15,15 @@
     │   ├── LogBeingDeletedError       a deletion has begun; the log takes no writes for now
     │   ├── ColdTierError              the file system of cold segments does not answer
     │   ├── TableError                 the catalog or files of an Iceberg table do not answer
-    │   └── BehindError                the bookies that answer know less of a log than others did
+    │   ├── BehindError                the bookies that answer know less of a log than others did
+    │   └── GatewayUnavailableError    no gateway took a request in time
     ├── OutcomeUnknownError        it may or may not have happened; re-read before doing it again
     │   ├── AppendOutcomeUnknownError  an append failed after it was sent
     │   ├── LedgerFencedError          another client took the ledger over: step down
     │   ├── DeposedError               another leader took the log over: step down
     │   ├── StoreOutcomeUnknownError   the connection was lost during a metadata change
-    │   └── LeavingTimeoutError        leaving `connect` took too long; writers were abandoned
+    │   ├── LeavingTimeoutError        leaving `connect` took too long; writers were abandoned
+    │   └── GatewayOutcomeUnknownError no gateway gave a certain answer in time
     ├── LeadershipLostError        the election ended this leadership: step down
     ├── SessionExpiredError        the metadata store dropped our session: every lease is gone
     ├── ConflictError              the record changed since it was read: read it again
@@ -71,6 +73,7 @@
     │   │   ├── FormatLevelError           this program does not speak the level of the cluster
     │   │   └── LevelNeededError           the level of the cluster does not allow the format yet
     │   ├── JobReusedError             another stream writes under the name of a job
+    │   │   └── RowsChangedError           a repeated task of Spark has other rows than before
     │   ├── DecryptionError            an encrypted batch does not open with the given keys
     │   │   └── MissingKeyError            its key is not among the given keys
     │   ├── UnsupportedError           the system cannot do it
@@ -79,7 +82,8 @@
     │   ├── RefusedError               a bookie refuses this program as it is
     │   │   ├── TlsMismatchError           one side wants TLS, and the other has none
     │   │   ├── ClientRefusedError         a bookie does not serve this client, and says why
-    │   │   └── NotPermittedError          the table of rights denies it to this identity
+    │   │   ├── NotPermittedError          the table of rights denies it to this identity
+    │   │   └── GatewayRefusedError        a gateway refuses a request for good
     │   ├── TransactionEndedError      a function ended the transaction that it works in
     │   ├── OutboxRowError             a row of an outbox cannot be a record
     │   └── OutboxSkippedError         a row of an outbox would never be sent
@@ -160,6 +164,12 @@ from quire.errors.base import (
 )
 from quire.errors.certificates import CertificateError, UntrustedBookieError
 from quire.errors.directories import DirectoryInUseError, SharedFilesError
+from quire.errors.gateways import (
+    GatewayOutcomeUnknownError,
+    GatewayRefusedError,
+    GatewayUnavailableError,
+    RowsChangedError,
+)
 from quire.errors.logs import (
     BehindError,
     ColdFileMissingError,
@@ -232,6 +242,9 @@ __all__ = [
     "ForgottenProducerError",
     "ForkedError",
     "FormatLevelError",
+    "GatewayOutcomeUnknownError",
+    "GatewayRefusedError",
+    "GatewayUnavailableError",
     "HandleClosedError",
     "IntegrityError",
     "InvalidReplicationError",
@@ -279,6 +292,7 @@ __all__ = [
     "RefusedError",
     "RetryError",
     "RightsRefusedError",
+    "RowsChangedError",
     "SequenceConflictError",
     "SessionExpiredError",
     "SharedFilesError",

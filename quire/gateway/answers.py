@@ -21,6 +21,7 @@ from quire.errors import (
     ClosedError,
     ConflictError,
     EntryTooLargeError,
+    ForgottenProducerError,
     IntegrityError,
     InvalidRequestError,
     LeadershipLostError,
@@ -149,6 +150,8 @@ def answer_to(
     """Return the kind, the body and the headers of the answer to a request that failed."""
     kind = kind_of(error)
     body: dict[str, object] = {"error": kind.code, "message": str(error)}
+    if isinstance(error, SequenceConflictError) and not isinstance(error, ForgottenProducerError):
+        body["last"] = error.last
     seconds = retry_seconds(error) or kind.retry_after
     headers = {} if seconds is None else {"Retry-After": str(ceil(seconds))}
     return kind, body, headers

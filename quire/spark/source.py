@@ -18,6 +18,12 @@ from quire.spark.options import ReadOptions, WriteOptions, read_schema
 from quire.spark.routing import RoutedStreamWriter, RoutedWriter
 from quire.spark.rows import check_schema
 from quire.spark.stream import LogStreamReader
+from quire.spark.through_leader import (
+    LeaderOptions,
+    LeaderStreamWriter,
+    LeaderWriter,
+    is_through_leader,
+)
 from quire.spark.writer import LogStreamWriter, LogWriter
 
 
@@ -39,23 +45,29 @@ class LogDataSource(DataSource):
         return LogBatchReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        options, routed = self._write_options(schema, overwrite, "use .mode('append')")
-        return RoutedWriter(options) if routed else LogWriter(options)
+        is_routed = self._check_rows(schema, overwrite, "use .mode('append')")
+        given = dict(self.options)
+        if is_through_leader(given):
+            return LeaderWriter(LeaderOptions.parse(given, routed=is_routed))
+        options = WriteOptions.parse(given, routed=is_routed)
+        return RoutedWriter(options) if is_routed else LogWriter(options)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         remedy = "use .outputMode('append'), or 'update'"
-        options, routed = self._write_options(schema, overwrite, remedy)
-        return RoutedStreamWriter(options) if routed else LogStreamWriter(options)
+        is_routed = self._check_rows(schema, overwrite, remedy)
+        given = dict(self.options)
+        if is_through_leader(given):
+            return LeaderStreamWriter(LeaderOptions.parse(given, routed=is_routed))
+        options = WriteOptions.parse(given, routed=is_routed)
+        return RoutedStreamWriter(options) if is_routed else LogStreamWriter(options)
 
-    def _write_options(
-        self, schema: StructType, overwrite: bool, remedy: str
-    ) -> tuple[WriteOptions, bool]:
+    def _check_rows(self, schema: StructType, overwrite: bool, remedy: str) -> bool:
+        """Return whether the rows name their log. Raises if they cannot be appended."""
         if overwrite:
             raise InvalidRequestError(f"a log is only appended to: {remedy}")
-        is_routed = check_schema(schema)
-        return WriteOptions.parse(dict(self.options), routed=is_routed), is_routed
+        return check_schema(schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = ReadOptions.parse(dict(self.options), streaming=True)

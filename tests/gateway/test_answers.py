@@ -14,9 +14,11 @@ from quire.errors import (
     AppendOutcomeUnknownError,
     ConfigurationError,
     DeposedError,
+    ForgottenProducerError,
     LogSealedError,
     NoSuchLogError,
     QuireError,
+    SequenceConflictError,
     StoreUnavailableError,
     TailConflictError,
 )
@@ -55,6 +57,11 @@ def test_a_family_is_answered_alike(error: QuireError, status: int, code: str, a
     assert (kind.status, kind.code) == (status, code)
     assert body == {"error": code, "message": str(error)}
     assert ("Retry-After" in headers) == again
+
+
+def test_a_conflict_tells_the_last_number_if_the_log_knows_it() -> None:
+    assert answer_to(SequenceConflictError("shop", 3, 41))[1]["last"] == 41
+    assert "last" not in answer_to(ForgottenProducerError("shop", 3))[1]
 
 
 def test_only_what_did_not_happen_is_said_not_to_have_happened() -> None:

@@ -142,6 +142,7 @@ async def test_a_repeated_request_with_a_producer_is_written_once(cluster: Memor
         assert await one.read() == ["a"]
         late = await one.append("b", producer={"id": "shop", "sequence": 0})
         assert (late.status_code, late.json()["error"]) == (409, "sequence_conflict")
+        assert late.json()["last"] == 1
 
 
 async def test_a_condition_that_does_not_hold_writes_nothing(cluster: MemoryCluster) -> None:

@@ -1,0 +1,276 @@
+"""Writing through a gateway, beside its other writers: no leader is deposed.
+
+Each task sends its rows in chunks (chunks.py), one after the other, to the gateway that leads the
+log. A chunk has a producer and a number, so a task that fails, runs twice or is repeated writes
+each chunk once. Readers see a chunk as soon as it is certain: a write that fails has written some.
+
+A gateway compares how many records a repeated chunk has, but not which. So a task asks for the end
+of the log before its first chunk. A chunk that is answered with an older offset was written by an
+earlier attempt, and the task reads it back and compares it with its own rows.
+
+Not here: whole jobs or nothing (writer.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from quire.errors import (
+    ConfigurationError,
+    InvalidRequestError,
+    RowsChangedError,
+)
+from quire.log.records.arrow_rows import rows_of
+from quire.spark.asking_gateways import Asking, Connections, Gateways, PassedError, parse_gateways
+from quire.spark.chunks import (
+    BATCH_MAX,
+    ChunkNumber,
+    Row,
+    body_of,
+    cut,
+    difference,
+    fields_of,
+    producer_of,
+    rows_in,
+)
+from quire.spark.errors import reporting
+from quire.spark.options import Given, is_pattern
+from quire.spark.versions import DataSourceStreamArrowWriter
+from quire.spark.writer import UNKNOWN_QUERY, running_query
+from quire.units import parse_seconds
+
+MODE: Final = "through-leader"
+
+TIMEOUT_SECONDS: Final = 120.0
+
+_OPTIONS: Final = (
+    "mode", "gateway", "log", "job", "sequence", "token", "timeoutSeconds", "checkpointLocation",
+    "path",
+)  # fmt: skip
+
+_BATCH_PROPERTY: Final = "streaming.sql.batchId"
+"""Spark sets it for every task of a micro-batch."""
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LeaderOptions:
+    """Where to write, and under which name."""
+
+    gateways: Gateways
+    job: str
+    sequence: int = 0
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, routed: bool = False) -> LeaderOptions:
+        """Raises `ConfigurationError` naming the option that is wrong."""
+        given = Given(options, _OPTIONS, f"a write with mode={MODE} to")
+        given.get("mode", _mode, None)
+        if routed:
+            raise ConfigurationError(
+                f"mode={MODE} writes to one log: select the rows of one log, without column log"
+            )
+        for name in ("gateway", "log", "job"):
+            given.required(name)
+        gateways = Gateways(
+            urls=given.get("gateway", parse_gateways, ()),
+            log=given.get("log", _one_log, ""),
+            token=_token(given),
+            seconds=given.get("timeoutSeconds", _timeout, TIMEOUT_SECONDS),
+        )
+        return cls(gateways, given.get("job", str, ""), given.get("sequence", _sequence, 0))
+
+
+def is_through_leader(options: Mapping[str, str]) -> bool:
+    """Return whether options choose this way of writing. A mode of another name does, too, so that
+    the error names it.
+    """
+    return any(name.lower() == "mode" for name in options)
+
+
+@dataclass(frozen=True)
+class SentChunks(WriterCommitMessage):
+    """What a task has written, or found to be there."""
+
+    batch: int
+    records: int = 0
+    chunks: int = 0
+    repeated: int = 0
+    """Chunks that an earlier attempt wrote."""
+
+
+class ChunkSender:
+    """Sends the chunks of one task."""
+
+    def __init__(self, asking: Asking, options: LeaderOptions, producer: str, batch: int) -> None:
+        self._asking = asking
+        self._log = options.gateways.log
+        self._job = options.job
+        self._producer = producer
+        self._batch = batch
+
+    def send(self, rows: Iterable[Row]) -> SentChunks:
+        """Write rows, and return once they are certain.
+
+        Raises:
+            RowsChangedError: an earlier attempt wrote other rows, or the job has come further.
+            QuireError: the errors of `Asking.append`.
+        """
+        end: int | None = None
+        records = chunks = repeated = 0
+        for chunk in cut(rows):
+            if not chunks:
+                end = self._asking.end()
+            repeated += self._send_chunk(ChunkNumber(self._batch, chunks), chunk, end)
+            records, chunks = records + len(chunk), chunks + 1
+        return SentChunks(self._batch, records, chunks, repeated)
+
+    def _send_chunk(self, number: ChunkNumber, rows: Sequence[Row], end: int | None) -> bool:
+        """Return whether an earlier attempt wrote the chunk, as far as the end of then tells."""
+        fields = [fields_of(row) for row in rows]
+        try:
+            offsets = self._asking.append(body_of(fields, self._producer, number))
+        except PassedError as error:
+            self._check_passed(number, ChunkNumber.of(error.last))
+            return True
+        if end is not None and offsets[0] >= end:
+            return False
+        written = self._asking.read(offsets[0], len(rows))
+        at = difference(fields, written)
+        if at is not None:
+            raise self._changed(f"row {at} of chunk {number.chunk} is not at offset {offsets[at]}")
+        return end is not None
+
+    def _check_passed(self, number: ChunkNumber, last: ChunkNumber) -> None:
+        """An earlier attempt sent its chunks in order: it wrote all up to its last one."""
+        if last.batch != number.batch:
+            raise self._changed(
+                f"the job has come to number {last.batch}, and this is number {number.batch}"
+            )
+
+    def _changed(self, reason: str) -> RowsChangedError:
+        return RowsChangedError(self._log, self._job, reason)
+
+
+class _ThroughLeader:
+    """The common part of batches and streams; sent to every task."""
+
+    def __init__(self, options: LeaderOptions) -> None:
+        self._options = options
+
+    def _write(self, batches: Iterator[Any], query: str, number: int) -> SentChunks:
+        context = TaskContext.get()
+        assert context is not None, "Spark writes in tasks"
+        producer = producer_of(self._options.job, query, context.partitionId())
+        connections = Connections()
+        asking = Asking(self._options.gateways, connections)
+        try:
+            sender = ChunkSender(asking, self._options, producer, number)
+            return sender.send(rows_in(map(rows_of, batches)))
+        finally:
+            connections.close()
+
+    def _report_abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        sent = sum(each.records for each in messages if isinstance(each, SentChunks))
+        _log.warning(
+            "job %r failed: %d records of its finished tasks stay in log %r; repeat the job, and "
+            "it writes the others",
+            *(self._options.job, sent, self._options.gateways.log),
+        )
+
+
+@reporting
+class LeaderWriter(_ThroughLeader, DataSourceArrowWriter):
+    """Writes a data frame."""
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Write a partition's rows, in a worker."""
+        return self._write(iterator, "", self._options.sequence)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Do nothing: the records are in the log."""
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Tell what stays."""
+        self._report_abort(messages)
+
+
+@reporting
+class LeaderStreamWriter(_ThroughLeader, DataSourceStreamArrowWriter):
+    """Writes the batches of a streaming query."""
+
+    def __init__(self, options: LeaderOptions) -> None:
+        if options.sequence:
+            raise ConfigurationError("leave out option sequence: a stream numbers its batches")
+        super().__init__(options)
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Write a partition's rows, in a worker."""
+        query, number = running_query(), running_batch()
+        if query == UNKNOWN_QUERY or number is None:
+            raise ConfigurationError(
+                f"Spark does not tell the task its query and batch: mode={MODE} cannot recognize "
+                "a repeated batch; leave the mode out"
+            )
+        return self._write(iterator, query, number)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Check that the tasks knew the batch. Raises `InvalidRequestError`."""
+        numbers = {each.batch for each in messages if isinstance(each, SentChunks)}
+        if numbers - {batchId}:
+            raise InvalidRequestError(
+                f"tasks of batch {batchId} wrote under the numbers {sorted(numbers)}: the next "
+                "batches would not be recognized; leave the mode out"
+            )
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Tell what stays."""
+        self._report_abort(messages)
+
+
+def running_batch() -> int | None:
+    """The number of this task's micro-batch; None where Spark does not say."""
+    context = TaskContext.get()
+    found = context.getLocalProperty(_BATCH_PROPERTY) if context is not None else None
+    return int(found) if found else None
+
+
+def _mode(text: str) -> Any:
+    if text != MODE:
+        raise ValueError(f"write {MODE}, or leave the option out to write whole jobs or nothing")
+
+
+def _one_log(text: str) -> str:
+    if is_pattern(text):
+        raise ValueError("a write goes to one log, named without a pattern or blanks around it")
+    return text
+
+
+def _token(given: Given) -> str | None:
+    """Return the token, which no error may show."""
+    text = given.get("token", str, "")
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        raise ConfigurationError(
+            "option token is not a token: write it as the gateway's --token-file has it"
+        )
+    return text or None
+
+
+def _timeout(text: str) -> float:
+    seconds = parse_seconds(text)
+    if not 1 <= seconds <= 3600:
+        raise ValueError("write seconds from 1 to 3600, such as 120")
+    return seconds
+
+
+def _sequence(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > BATCH_MAX:
+        raise ValueError(f"write a whole number from 0 to {BATCH_MAX}")
+    return int(text)
