@@ -80,6 +80,7 @@ class Transport(Protocol):
         headers: Mapping[str, str],
         body: bytes | None,
         seconds: float,
+        /,
     ) -> GatewayAnswer:
         """Return the answer.
 
@@ -104,6 +105,7 @@ class Connections:
         headers: Mapping[str, str],
         body: bytes | None,
         seconds: float,
+        /,
     ) -> GatewayAnswer:
         """Return the answer of the gateway at a URL. Raises as `Transport` says."""
         connection = self._connected(base, seconds)
