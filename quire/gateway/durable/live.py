@@ -57,11 +57,13 @@ async def events(
                 records = await streams.records(name, at, found.end)
                 at = records[-1].offset + 1
             body = body_of(found.state, records)
-            if body not in (b"", b"[]"):
-                yield event("data", body if found.state.is_text else base64.b64encode(body))
-                await asyncio.sleep(charge(len(body), len(records)))
             is_end = at >= found.end
-            yield _control(at, mark, is_end, is_end and found.state.is_closed)
+            said = _control(at, mark, is_end, is_end and found.state.is_closed)
+            if body not in (b"", b"[]"):
+                data = body if found.state.is_text else base64.b64encode(body)
+                said = event("data", data) + said  # a reader that leaves has both, or neither
+            yield said
+            await asyncio.sleep(charge(len(body), len(records)))
             if is_end and found.state.is_closed:
                 return
             if is_end:
