@@ -69,7 +69,7 @@ async def test_each_call_needs_the_right_of_its_caller(cluster: MemoryCluster) -
                     )
                     is_denied = answer.status_code == 403
                     assert is_denied is not (may and log == "orders"), (call, token, log)
-                    if is_denied:
+                    if is_denied and call.method != "HEAD":  # its answer has no body
                         assert answer.json()["error"] == "not_permitted"
                         assert str(action) in answer.json()["message"]
         listed = await one.http.get("/v1/logs", headers=bearer("operator"))

@@ -39,6 +39,7 @@ UNREACHED: Final = {
     "admin.py": "test_admin.py",
     "aio/computing.py": "ledger/test_stretching.py",
     "columns.py": "test_scan.py",
+    "errors/gateways.py": "spark/test_asking_gateways.py",
     "errors/peers.py": "wire/test_hello.py",
     "errors/sql.py": "sql",
     "gateway": "gateway",
