@@ -94,7 +94,7 @@ campaigns: $(VENV)/test.stamp ## what make test has a few cases of: all of them,
 apache: $(VENV)/test.stamp
 	-@$(BIN)/python -m tests.interop.jars
 
-quick: $(VENV)/test.stamp ## pure tests, contracts in memory, structure, 100 seeds: under a minute on two cores
+quick: $(VENV)/test.stamp ## pure tests, contracts in memory, structure, 100 seeds: 73 seconds on two cores
 	@$(BIN)/python -m pytest -n 2 $(FILES) $(QUICK)
 	@$(BIN)/python -m tests.sim --seeds 100 --jobs 2
 
