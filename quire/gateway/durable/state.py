@@ -157,11 +157,12 @@ def parse_offset(text: str) -> int | None:
     return int(text)
 
 
-def ends_at(state: StreamState, used_ms: float) -> float | None:
-    """Return when a stream is gone, in Unix milliseconds; None if it stays.
+def is_over(state: StreamState, now: float, idle: float) -> bool:
+    """Return whether the time of a stream is over.
 
-    `used_ms` is when it was last read or appended to.
+    `now` is in Unix seconds. `idle` is for how many seconds it was seen without a use, by one
+    process: no age is a difference of two clocks (decision 22).
     """
     if state.expires is not None:
-        return datetime.fromisoformat(state.expires).timestamp() * 1000
-    return None if state.ttl is None else used_ms + state.ttl * 1000
+        return datetime.fromisoformat(state.expires).timestamp() <= now
+    return state.ttl is not None and idle >= state.ttl

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from quire.aio.timing import time_limit
 from quire.client import Client
 from quire.errors import NotFoundError
+from quire.gateway.answers import NotReadyError
 from quire.gateway.durable.asking import Sender
 from quire.gateway.durable.numbers import Judged, Verdict, judge, name_of, number_of
 from quire.gateway.durable.refusals import ProtocolAnswerError, no_stream
@@ -27,7 +28,7 @@ from quire.gateway.durable.state import (
     Closer,
     StreamState,
     decode_state,
-    ends_at,
+    is_over,
     media_type,
     offset_text,
 )
@@ -39,19 +40,26 @@ from quire.log.records.position import BEGINNING, Record, Start
 from quire.log.records.producers import ProducerSequence
 
 USED_MAX: Final = 10_000
-"""Streams with a time to live: the last use of so many is remembered. The last append of the
-others counts."""
+"""Streams with a time to live: the last use of so many is remembered. The others begin anew."""
 
 ID_BYTES: Final = 8
 
 
 class FoundStream(NamedTuple):
-    """A stream, its end, and the time of its last append."""
+    """A stream and its end."""
 
     state: StreamState
     end: int
     """The offset of the log's next record."""
-    timestamp_ms: int
+
+
+class _SeenStream(NamedTuple):
+    """The last use of a stream that this gateway knows."""
+
+    id: str
+    end: int
+    at: float
+    """The event loop's time."""
 
 
 class AppendAnswer(NamedTuple):
@@ -70,8 +78,6 @@ class _Tail:
         self.turn = asyncio.Lock()
         self.state: StreamState | None = None
         """After the last append that was queued. Without one it is unknown, or there is not any."""
-        self.at_ms = 0.0
-        """When that was."""
 
 
 class Streams:
@@ -91,7 +97,7 @@ class Streams:
         self._wait_seconds = wait_seconds
         self._tails: WeakKeyDictionary[Log, _Tail] = WeakKeyDictionary()
         self._written: WeakValueDictionary[str, Log] = WeakValueDictionary()
-        self._used: OrderedDict[str, float] = OrderedDict()
+        self._used: OrderedDict[str, _SeenStream] = OrderedDict()
 
     # -- finding -----------------------------------------------------------------------------------
 
@@ -108,11 +114,16 @@ class Streams:
             raise no_stream(name) from None
         if found is None:
             raise no_stream(name)
-        if is_use and found.state.ttl is not None:
-            self._use(name)
+        if is_use:
+            self._use(name, found)
         return found
 
-    async def _look(self, name: str) -> FoundStream | None:
+    async def _look(self, name: str, *, replaces: bool = False) -> FoundStream | None:
+        """Return a stream, None if there is none or its time is over.
+
+        A stream with a time to live is deleted then. One with a date stays for a clock that is put
+        right, until a stream `replaces` it.
+        """
         end = (await self._client.log_end(name, linearizable=True)).offset
         if not end:
             return None
@@ -122,18 +133,24 @@ class Streams:
             raise ProtocolAnswerError(
                 409, "no_stream", f"log {name!r} has records of another kind: use /v1/logs"
             )
-        if await self._is_over(name, state, last.timestamp_ms):
-            await self._remove(name)
+        found = FoundStream(state, end)
+        if await self._is_over(name, found):
+            if state.expires is None or replaces:
+                await self._remove(name)
             return None
-        return FoundStream(state, end, last.timestamp_ms)
+        return found
 
-    async def _is_over(self, name: str, state: StreamState, at_ms: float) -> bool:
+    async def _is_over(self, name: str, found: FoundStream) -> bool:
         """Return whether the time of a stream is over, by the state that it was created with.
 
         A later record may be of a client that may append, and not delete.
         """
-        over = ends_at(state, max(at_ms, self._used.get(name, 0.0)))
-        if over is None or over > self._now_ms():
+        state, end = found
+        used = self._used.get(name)
+        if used is None or (used.id, used.end) != (state.id, end):
+            used = self._use(name, found)  # first seen so
+        idle = asyncio.get_running_loop().time() - used.at
+        if not is_over(state, self.clock(), idle):
             return False
         first = decode_state((await self.records(name, None, 1))[0])
         return first is not None and first.has_times_of(state)
@@ -145,15 +162,18 @@ class Streams:
         found: list[Record] = []
         size = 0
         start: Start = BEGINNING if first is None else first
-        async with (
-            time_limit(self._wait_seconds),
-            self._client.read_log(name, start, follow=True) as reader,
-        ):
-            async for record in reader:
-                found.append(record)
-                size += len(record.payload)
-                if record.offset + 1 >= end or size >= PAGE_BYTES_MAX:
-                    break
+        try:
+            async with (
+                time_limit(self._wait_seconds),
+                self._client.read_log(name, start, follow=True) as reader,
+            ):
+                async for record in reader:
+                    found.append(record)
+                    size += len(record.payload)
+                    if record.offset + 1 >= end or size >= PAGE_BYTES_MAX:
+                        break
+        except TimeoutError:
+            raise NotReadyError(name, "its records did not come in time") from None
         return found
 
     async def wait(self, name: str, end: int, seconds: float) -> bool:
@@ -177,13 +197,14 @@ class Streams:
         Raises `ProtocolAnswerError` where it exists with other properties.
         """
         with suppress(NotFoundError):
-            found = await self._look(name)
+            found = await self._look(name, replaces=True)
             if found is not None:
                 return False, _same(name, found, wanted)
         async with self._owners.writer(name) as log:
             tail = self._tail(log, name)
             async with tail.turn:
                 if await self._loaded(tail, name) is not None:
+                    await log.drain()  # the append that creates it may be under way
                     found = await self.find(name)
                     return False, _same(name, found, wanted)
                 state = replace(wanted, id=secrets.token_hex(ID_BYTES))
@@ -191,9 +212,11 @@ class Streams:
                 if payloads:
                     records += _with_state(payloads, state)
                 future = await log.submit_many(records)
-                tail.state, tail.at_ms = state, self._now_ms()
+                tail.state = state
             places = await future
-        return True, FoundStream(state, places[-1].offset + 1, int(self._now_ms()))
+        found = FoundStream(state, places[-1].offset + 1)
+        self._use(name, found)
+        return True, found
 
     async def append(
         self,
@@ -221,6 +244,7 @@ class Streams:
                 if sender is not None:
                     judged = judge(sender, log.last_sequence(name_of(sender.producer)))
                 if state.is_closed:
+                    await log.drain()  # the append that closes it may be under way
                     end = (await self._client.log_end(name, linearizable=True)).offset
                     if (payloads is None and closes) or _has_closed(state, sender):
                         return AppendAnswer(False, end, True, judged)
@@ -237,14 +261,14 @@ class Streams:
                         stamp = ProducerSequence(name_of(sender.producer), number_of(sender))
                     records = _with_state(payloads or [], state)
                     future = await log.submit_many(records, producer_sequence=stamp)
-                    tail.state, tail.at_ms = state, self._now_ms()
-                if state.ttl is not None:
-                    self._use(name)
+                    tail.state = state
             if future is None:
                 await log.drain()  # the first request may be under way
                 end = (await self._client.log_end(name, linearizable=True)).offset
+                self._use(name, FoundStream(state, end))
                 return AppendAnswer(False, end, False, judged)
             places = await future
+        self._use(name, FoundStream(state, places[-1].offset + 1))
         if judged is not None and sender is not None:
             judged = Judged(Verdict.NEW, sender.epoch, sender.sequence)
         return AppendAnswer(True, places[-1].offset + 1, state.is_closed, judged)
@@ -278,24 +302,24 @@ class Streams:
 
     async def _loaded(self, tail: _Tail, name: str) -> StreamState | None:
         """Return the state after the appends that are queued, None without a stream."""
-        if tail.state is None:
+        has_end = tail.state is not None and (tail.state.ttl, tail.state.expires) != (None, None)
+        if tail.state is None or has_end:
             found = await self._look(name)
-            if found is not None:
-                tail.state, tail.at_ms = found.state, found.timestamp_ms
-        elif await self._is_over(name, tail.state, tail.at_ms):
-            tail.state = None
-            await self._remove(name)
+            if found is None:
+                tail.state = None
+            else:
+                tail.state = tail.state or found.state
         return tail.state
 
-    def _now_ms(self) -> float:
-        return self.clock() * 1000
-
-    def _use(self, name: str) -> None:
+    def _use(self, name: str, found: FoundStream) -> _SeenStream:
         """Note that a stream with a time to live is used now."""
-        self._used[name] = self._now_ms()
-        self._used.move_to_end(name)
-        while len(self._used) > USED_MAX:
-            self._used.popitem(last=False)
+        use = _SeenStream(found.state.id, found.end, asyncio.get_running_loop().time())
+        if found.state.ttl is not None:
+            self._used[name] = use
+            self._used.move_to_end(name)
+            while len(self._used) > USED_MAX:
+                self._used.popitem(last=False)
+        return use
 
 
 def _same(name: str, found: FoundStream, wanted: StreamState) -> FoundStream:

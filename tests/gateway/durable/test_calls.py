@@ -10,7 +10,6 @@ import pytest
 
 from quire.gateway.durable import live
 from quire.gateway.durable.state import STATE, StreamState
-from quire.gateway.durable.streams import Streams
 from quire.testing.cluster import MemoryCluster
 from tests.gateway.test_app import ANNOUNCED, Served, serving
 
@@ -173,23 +172,58 @@ async def test_an_etag_changes_with_the_end_and_with_the_stream(cluster: MemoryC
 
 async def test_a_stream_without_use_is_gone(cluster: MemoryCluster) -> None:
     async with serving(cluster) as one:
-        now = [10.0**9]
-        streams = Streams(one.gateway.client, one.gateway.owners, 60.0, lambda: now[0])
-        one.gateway.streams = streams
         await one.http.put(URL, headers=TEXT | {"Stream-TTL": "100"}, content="a")
-        now[0] = (await streams.find("chat")).timestamp_ms / 1000 + 99
+        await asyncio.sleep(99)
         assert await whole(one) == "a"  # read: it begins anew
-        now[0] += 99
+        await asyncio.sleep(99)
         assert (await one.http.head(URL)).headers["stream-ttl"] == "100"
         assert (await post(one, "b")).status_code == 204
-        now[0] += 99
-        assert await whole(one) == "ab"
-        now[0] += 101
+        one.gateway.streams.clock = lambda: 1e11
+        await asyncio.sleep(99)
+        assert await whole(one) == "ab", "a wall clock that jumps ends no stream"
+        await asyncio.sleep(101)
         assert (await post(one, "c")).status_code == 404
         assert (await one.http.get(URL)).status_code == 404
         assert "chat" not in await one.gateway.client.list_logs()
         assert (await one.http.put(URL, headers=TEXT, content="x")).status_code == 201
         assert await whole(one) == "x"
+
+
+async def test_a_stream_past_its_date_is_back_when_the_clock_is_right(
+    cluster: MemoryCluster,
+) -> None:
+    dated = TEXT | {"Stream-Expires-At": "2100-01-01T00:00:00Z"}
+    async with serving(cluster) as one:
+        right = one.gateway.streams.clock
+        await one.http.put(URL, headers=dated, content="a")
+        one.gateway.streams.clock = lambda: 1e11
+        assert (await one.http.get(URL)).status_code == 404
+        assert (await post(one, "b")).status_code == 404
+        one.gateway.streams.clock = right
+        assert await whole(one) == "a"
+        one.gateway.streams.clock = lambda: 1e11
+        assert (await one.http.put(URL, headers=TEXT, content="new")).status_code == 201
+        assert await whole(one) == "new"
+
+
+async def test_a_repeated_close_waits_for_the_first(
+    cluster: MemoryCluster,
+) -> None:
+    """An answer says that the stream is closed: then it is, whatever fails later."""
+    async with serving(cluster) as one:
+        await one.http.put(URL, headers=TEXT)
+        for bookie in range(4):
+            cluster.pause(bookie)
+        first = asyncio.ensure_future(post(one, "z", producer(0, 0) | CLOSED))
+        await asyncio.sleep(1)
+        again = asyncio.ensure_future(post(one, "z", producer(0, 0) | CLOSED))
+        await asyncio.sleep(1)
+        assert not first.done()
+        assert not again.done()
+        for bookie in range(4):
+            cluster.resume(bookie)
+        assert (await first).status_code == 200
+        assert (await again).status_code == 204
 
 
 async def test_an_append_cannot_have_a_log_deleted(cluster: MemoryCluster) -> None:

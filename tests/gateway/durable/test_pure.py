@@ -24,7 +24,7 @@ from quire.gateway.durable.state import (
     Closer,
     StreamState,
     decode_state,
-    ends_at,
+    is_over,
     offset_text,
     parse_offset,
 )
@@ -117,9 +117,11 @@ def test_a_stream_is_as_its_headers_say() -> None:
 
 
 def test_a_stream_ends_at_its_time_or_when_it_is_not_used() -> None:
-    assert ends_at(TEXT, 5.0) is None
-    assert ends_at(StreamState("a/b", 2), 5.0) == 2005
-    assert ends_at(StreamState("a/b", None, "1970-01-01T00:00:01Z"), 5.0) == 1000
+    assert not is_over(TEXT, 1e12, 1e12)
+    assert not is_over(StreamState("a/b", 2), 1e12, 1.9)
+    assert is_over(StreamState("a/b", 2), 0.0, 2.0)
+    assert not is_over(StreamState("a/b", None, "1970-01-01T00:00:01Z"), 0.9, 1e12)
+    assert is_over(StreamState("a/b", None, "1970-01-01T00:00:01Z"), 1.0, 0.0)
 
 
 @pytest.mark.parametrize(
