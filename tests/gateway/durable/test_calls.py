@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import httpx
@@ -10,6 +11,8 @@ import pytest
 
 from quire.gateway.durable import live
 from quire.gateway.durable.state import STATE, StreamState
+from quire.gateway.durable.streams import Streams
+from quire.log.leader.log import Log
 from quire.testing.cluster import MemoryCluster
 from tests.gateway.test_app import ANNOUNCED, Served, serving
 
@@ -206,24 +209,41 @@ async def test_a_stream_past_its_date_is_back_when_the_clock_is_right(
         assert await whole(one) == "new"
 
 
-async def test_a_repeated_close_waits_for_the_first(
-    cluster: MemoryCluster,
+@pytest.mark.parametrize("closes", [True, False], ids=["a close", "a creation"])
+async def test_a_repetition_waits_until_the_first_is_certain(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, closes: bool
 ) -> None:
-    """An answer says that the stream is closed: then it is, whatever fails later."""
+    """An answer says that the stream is closed, or there: then it is, whatever fails later."""
+    certain = asyncio.Event()
+    drain = Log.drain
+
+    async def held(log: Log) -> None:
+        await certain.wait()
+        await drain(log)
+
     async with serving(cluster) as one:
-        await one.http.put(URL, headers=TEXT)
-        for bookie in range(4):
-            cluster.pause(bookie)
-        first = asyncio.ensure_future(post(one, "z", producer(0, 0) | CLOSED))
-        await asyncio.sleep(1)
-        again = asyncio.ensure_future(post(one, "z", producer(0, 0) | CLOSED))
-        await asyncio.sleep(1)
-        assert not first.done()
+        monkeypatch.setattr(Log, "drain", held)
+        if closes:
+            await one.http.put(URL, headers=TEXT)
+        else:
+            monkeypatch.setattr(Streams, "_look", nothing)
+
+        def repeat() -> Awaitable[httpx.Response]:
+            if closes:
+                return post(one, "z", producer(0, 0) | CLOSED)
+            return one.http.put(URL, headers=TEXT)
+
+        assert (await repeat()).status_code == (200 if closes else 201)
+        again = asyncio.ensure_future(repeat())
+        await asyncio.sleep(5)
         assert not again.done()
-        for bookie in range(4):
-            cluster.resume(bookie)
-        assert (await first).status_code == 200
-        assert (await again).status_code == 204
+        monkeypatch.undo()
+        certain.set()
+        assert (await again).status_code == (204 if closes else 200)
+
+
+async def nothing(*_: object, **__: object) -> None:
+    """Find no stream, as a request does that came before it was certain."""
 
 
 async def test_an_append_cannot_have_a_log_deleted(cluster: MemoryCluster) -> None:
