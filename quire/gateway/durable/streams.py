@@ -302,13 +302,17 @@ class Streams:
 
     async def _loaded(self, tail: _Tail, name: str) -> StreamState | None:
         """Return the state after the appends that are queued, None without a stream."""
-        has_end = tail.state is not None and (tail.state.ttl, tail.state.expires) != (None, None)
-        if tail.state is None or has_end:
+        state = tail.state
+        if state is None:
             found = await self._look(name)
-            if found is None:
+            tail.state = None if found is None else found.state
+        else:
+            used = self._used.get(name)
+            known = FoundStream(state, 0 if used is None else used.end)  # appends are under way
+            if await self._is_over(name, known):
                 tail.state = None
-            else:
-                tail.state = tail.state or found.state
+                if state.expires is None:
+                    await self._remove(name)
         return tail.state
 
     def _use(self, name: str, found: FoundStream) -> _SeenStream:

@@ -58,12 +58,14 @@ async def test_bytes_are_appended_and_read_from_any_offset(cluster: MemoryCluste
         assert end > at
 
 
-async def test_a_stream_is_created_once(cluster: MemoryCluster) -> None:
+@pytest.mark.parametrize("more", [{}, {"Stream-TTL": "100"}], ids=["stays", "has an end"])
+async def test_a_stream_is_created_once(cluster: MemoryCluster, more: dict[str, str]) -> None:
     async with serving(cluster) as one:
-        created = await asyncio.gather(*(one.http.put(URL, headers=TEXT) for _ in range(5)))
+        created = await asyncio.gather(*(one.http.put(URL, headers=TEXT | more) for _ in range(5)))
         assert sorted(each.status_code for each in created) == [200, 200, 200, 200, 201]
         assert (await one.http.put(URL, headers=JSON)).status_code == 409
-        assert (await one.http.put(URL, headers=TEXT | CLOSED)).status_code == 409
+        assert (await one.http.put(URL, headers=TEXT | more | CLOSED)).status_code == 409
+        assert (await one.gateway.client.log_end("chat", linearizable=True)).offset == 1
         forked = TEXT | {"Stream-Forked-From": URL}
         assert (await one.http.put("/v1/stream/other", headers=forked)).status_code == 501
 
@@ -209,9 +211,13 @@ async def test_a_stream_past_its_date_is_back_when_the_clock_is_right(
         assert await whole(one) == "new"
 
 
-@pytest.mark.parametrize("closes", [True, False], ids=["a close", "a creation"])
+@pytest.mark.parametrize(
+    ("closes", "more"),
+    [(True, {}), (False, {}), (False, {"Stream-TTL": "100"})],
+    ids=["a close", "a creation", "a creation with an end"],
+)
 async def test_a_repetition_waits_until_the_first_is_certain(
-    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, closes: bool
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, closes: bool, more: dict[str, str]
 ) -> None:
     """An answer says that the stream is closed, or there: then it is, whatever fails later."""
     certain = asyncio.Event()
@@ -231,7 +237,7 @@ async def test_a_repetition_waits_until_the_first_is_certain(
         def repeat() -> Awaitable[httpx.Response]:
             if closes:
                 return post(one, "z", producer(0, 0) | CLOSED)
-            return one.http.put(URL, headers=TEXT)
+            return one.http.put(URL, headers=TEXT | more)
 
         assert (await repeat()).status_code == (200 if closes else 201)
         again = asyncio.ensure_future(repeat())
