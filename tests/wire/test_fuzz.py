@@ -152,6 +152,9 @@ class Pair:
         await self._send(method, data)
         await self._apply(method, data)
         assert holdings(self.served) == holdings(self.oracle)
+        await self.must_answer()
+
+    async def must_answer(self) -> None:
         async with asyncio.timeout(10):
             assert (await self.stub.info()).bookie == "b1"
 
