@@ -10,15 +10,30 @@ Not here: adds that wait or are refused (node.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from quire.aio.answer import Answered
 from quire.entry import OPEN_KEY, LedgerId
 from quire.errors import InvalidRequestError, QuireError
 from quire.observer import Source
+from quire.requests import Trace
 from quire.run import ScannedRun, scan_run
 from quire.storage.engine import Engine
+from quire.storage.entries.ledger_state import LedgerState
 from quire.storage.entries.write_cache import cost
+from quire.storage.serving.run_taker import OfferedRun
+
+
+class _Mood(NamedTuple):
+    """What holds for all runs of one step."""
+
+    now: float
+    has_room: bool
+    """Whether entries of writers are taken."""
+    is_moving: bool
+    """Whether entries of recoveries are."""
 
 
 class DirectAdds:
@@ -32,45 +47,80 @@ class DirectAdds:
 
     def scan(self, ledger: LedgerId, run: bytes) -> ScannedRun:
         """Look through a run that came for a ledger. Raises `InvalidRequestError`."""
-        scanned = scan_run(run)
-        if scanned.ledger != ledger:
-            raise InvalidRequestError(f"run of ledger {scanned.ledger} was sent to {ledger}")
         size_max = self._engine.options.run_bytes_max
         if len(run) > size_max:
             raise InvalidRequestError(f"run of {len(run)} bytes exceeds the limit of {size_max}")
+        scanned = scan_run(run)
+        if scanned.ledger != ledger:
+            raise InvalidRequestError(f"run of ledger {scanned.ledger} was sent to {ledger}")
         return scanned
 
-    def take(
+    def take(self, offers: Sequence[OfferedRun], first: int) -> int:
+        """Put runs into the journal's queue, as many as may go there now; see `RunTaker.take`."""
+        if self._waiting:
+            return first
+        mood, index = self._mood(), first
+        while index < len(offers):
+            offer = offers[index]
+            try:
+                scanned = self.scan(offer.ledger, offer.run)
+            except InvalidRequestError:
+                break
+            if not self._put(offer.run, scanned, offer.key, offer.recovery, offer, mood, offer):
+                break
+            index += 1
+        return index
+
+    def take_one(
         self, run: bytes, scanned: ScannedRun, key: bytes, recovery: bool, answered: Answered
     ) -> bool:
-        """Put a run into the journal's queue, if it may go there now; see `RunTaker.take`."""
-        engine, size = self._engine, cost(scanned)
-        if not self._is_welcome(scanned, key, recovery) or not engine.gate.try_enter(size):
+        """Put a run into the journal's queue, if it may go there now."""
+        if self._waiting:
+            return False
+        return self._put(run, scanned, key, recovery, answered, self._mood(), None)
+
+    def _mood(self) -> _Mood:
+        engine = self._engine
+        return _Mood(asyncio.get_running_loop().time(), engine.has_room, engine.is_moving)
+
+    def _put(
+        self,
+        run: bytes,
+        scanned: ScannedRun,
+        key: bytes,
+        recovery: bool,
+        answered: Answered,
+        mood: _Mood,
+        trace: Trace | None,
+    ) -> bool:
+        engine = self._engine
+        state = engine.storage.states.get(scanned.ledger)
+        if state is None or not self._is_welcome(state, scanned, key, recovery, mood):
+            return False
+        size = cost(scanned)
+        if not engine.gate.try_enter(size):
             return False
         source = Source.RECOVERY if recovery else Source.WRITER
         try:
-            engine.put_run(run, scanned, source, answered)
+            engine.put_run(run, scanned, source, answered, mood.now, trace)
         except QuireError:
             engine.gate.leave(size)
             return False
-        state = engine.storage.states[scanned.ledger]
-        state.accepted = max(state.accepted, scanned.last)
+        if (last := scanned.last) > state.accepted:
+            state.accepted = last
         return True
 
-    def _is_welcome(self, run: ScannedRun, key: bytes, recovery: bool) -> bool:
+    def _is_welcome(
+        self, state: LedgerState, run: ScannedRun, key: bytes, recovery: bool, mood: _Mood
+    ) -> bool:
         """Return whether an add to a ledger needs neither to wait nor to be refused."""
-        state = self._engine.storage.states.get(run.ledger)
+        if state.key is None or not state.accepts(key):
+            return False
+        if recovery:
+            return mood.is_moving and (key != OPEN_KEY or run.entries[0] > state.highest)
         return (
-            not self._waiting
-            and state is not None
-            and state.key is not None
-            and state.accepts(key)
-            and (
-                self._engine.is_moving and (key != OPEN_KEY or run.entries[0] > state.highest)
-                if recovery
-                else state.fence is None
-                and not state.is_fenced
-                and run.entries[0] > state.highest
-                and self._engine.has_room
-            )
+            mood.has_room
+            and state.fence is None
+            and not state.is_fenced
+            and run.entries[0] > state.highest
         )

@@ -27,6 +27,7 @@ from quire.errors import (
     ReadOnlyBookieError,
 )
 from quire.observer import SILENT, Observer, Source
+from quire.requests import Trace
 from quire.run import ScannedRun, scan_run
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import Disk
@@ -283,12 +284,13 @@ class Engine:
         source: Source,
         answered: Answered,
         arrived: float | None = None,
+        trace: Trace | None = None,
     ) -> None:
         """Journal a run as `append_run`; `answered` is called instead of a future."""
         since = asyncio.get_running_loop().time() if arrived is None else arrived
         subject = RunSubject(scanned, source, since)
         can_wait = source is Source.RECOVERY
-        self._journal.put(RecordKind.RUN, run, subject, answered, can_wait=can_wait)
+        self._journal.put(RecordKind.RUN, run, subject, answered, can_wait=can_wait, trace=trace)
 
     def _forget(self, subject: Subject) -> None:
         """Give back the space of a run that was refused after all."""

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from quire.aio.answer import Answered, settle
+from quire.aio.answer import settle
 from quire.aio.timing import time_limit
 from quire.bookie import READ_BYTES_MAX, BookieInfo, LedgerTail, Stride, check_range, refused
 from quire.entry import NO_ENTRY, OPEN_KEY, BookieId, EntryId, LedgerId
@@ -58,6 +58,7 @@ from quire.storage.maintenance.garbage import Collector, Deletions
 from quire.storage.maintenance.replicas_port import OpenCopies, Orders
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
+from quire.storage.serving.run_taker import OfferedRun
 from quire.tracing.spans import NO_SPANS, Spans
 
 
@@ -128,22 +129,17 @@ class BookieNode:
         except QuireError as error:
             return refused(error)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if not deferred and self._direct.take(run, scanned, key, recovery, partial(settle, done)):
+        told = partial(settle, done)
+        if not deferred and self._direct.take_one(run, scanned, key, recovery, told):
             return done
         adding = asyncio.ensure_future(self._add(ledger, key, run, scanned, recovery, deferred))
         self._queued_adds.add(adding)
         adding.add_done_callback(self._queued_adds.discard)
         return adding
 
-    def take(
-        self, ledger: LedgerId, key: bytes, run: bytes, recovery: bool, answered: Answered
-    ) -> bool:
+    def take(self, offers: Sequence[OfferedRun], first: int) -> int:
         """See `RunTaker.take`."""
-        try:
-            scanned = self._direct.scan(ledger, run)
-        except QuireError:
-            return False
-        return self._direct.take(run, scanned, key, recovery, answered)
+        return self._direct.take(offers, first)
 
     def _append(
         self,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +24,7 @@ from quire.entry import EntryId, LedgerId
 from quire.errors import BookieUnavailableError
 from quire.storage.serving.add_stream import AddStream
 from quire.storage.serving.limits import Reception, ServiceLimits
-from quire.storage.serving.run_taker import RunTaker
+from quire.storage.serving.run_taker import OfferedRun, RunTaker
 from quire.storage.serving.subscriptions import NewsStream, decode_subscriptions
 from quire.testing.sim.process import Incarnation
 from quire.wire import bookie_pb2 as pb
@@ -36,6 +36,9 @@ from tests.sim.history import Violation
 
 if TYPE_CHECKING:
     from tests.sim.network import Host, Network, SimLink
+
+HELD_UP: Final = 0.3
+"""How often the space of a socket lets a client wait with its next message."""
 
 OVER: Final = None
 """What a lane carries behind the last message."""
@@ -106,6 +109,8 @@ class Connection:
             raise StreamOverError(self._broken)
         self._there.send(message)
         self._weather("stream broken")
+        if self._network.chance(HELD_UP):  # the runs of meanwhile share the next message
+            await asyncio.sleep(self._network.delay())
 
     async def read(self) -> pb.AddReply | None:
         """See `RunCall.read`."""
@@ -258,23 +263,25 @@ class WatchedBookie:
         self._bookie = bookie
         self._taker = bookie if isinstance(bookie, RunTaker) else None
 
-    def take(
-        self, ledger: LedgerId, key: bytes, run: bytes, recovery: bool, answered: Answered
-    ) -> bool:
+    def take(self, offers: Sequence[OfferedRun], first: int) -> int:
         """See `RunTaker.take`. A run that is not taken is seen when `add` begins on it."""
-        args = {"ledger": ledger, "key": key, "run": run, "recovery": recovery}
-        args["deferred"] = False
-        tokens: list[object] = []
+        if self._taker is None:
+            return first
+        end = self._taker.take(offers, first)
+        self._network.counters["runs taken in one step"] += end - first > 1
+        for each in offers[first:end]:
+            self._network.counters["run taken in one step"] += 1
+            args = {"ledger": each.ledger, "key": each.key, "run": each.run}
+            args |= {"recovery": each.recovery, "deferred": False}
+            token = self._network.watch.begin(self._host.name, self._life, "add", args)
+            each.answered = partial(self._taken, args, token, each.answered)
+        return end
 
-        def told(error: Exception | None) -> None:
-            self._network.answered(self._host, "add", args, tokens[0], error)
-            answered(error)
-
-        if self._taker is None or not self._taker.take(ledger, key, run, recovery, told):
-            return False
-        self._network.counters["run taken in one step"] += 1
-        tokens.append(self._network.watch.begin(self._host.name, self._life, "add", args))
-        return True
+    def _taken(
+        self, args: dict[str, Any], token: object, answered: Answered, error: Exception | None
+    ) -> None:
+        self._network.answered(self._host, "add", args, token, error)
+        answered(error)
 
     def add(
         self,

@@ -26,7 +26,7 @@ from quire.bookkeeper.wire3 import SIZE
 from quire.run import pack_run
 from quire.storage.serving.add_stream import RUN_COST
 from quire.storage.serving.limits import Reception, named_peer
-from quire.storage.serving.run_taker import RunTaker
+from quire.storage.serving.run_taker import OfferedRun, RunTaker
 from quire.storage.serving.uses import StreamUses
 from quire.wire.framed import ConnectionOverError, FramedConnection
 
@@ -136,8 +136,11 @@ class ClientStream:
     def _begin(self, request: ClientRequest, told: partial[None]) -> None:
         run, key = pack_run([request.body]), request.key or b""
         taker = None if request.deferred else self._taker
-        if taker is not None and taker.take(request.ledger, key, run, request.recovery, told):
-            return
+        if taker is not None:
+            now = self._reception.now()
+            offer = OfferedRun(now, request.ledger, key, run, request.recovery, told)
+            if taker.take([offer], 0):
+                return
         adding = asyncio.ensure_future(
             self._reception.bookie.add(
                 *(request.ledger, key, run),

@@ -183,6 +183,7 @@ class Journal(Generic[SubjectT]):
         answered: Answered,
         *,
         can_wait: bool = True,
+        trace: Trace | None = None,
     ) -> None:
         """Queue a record; `answered` is called in the step that finds it durable and applied.
 
@@ -193,7 +194,8 @@ class Journal(Generic[SubjectT]):
         """
         if self._is_closing or self._failure is not None:
             raise self._unavailable()
-        trace = TRACE.get()
+        if trace is None:
+            trace = TRACE.get()
         if trace is not None and not trace.accepted:
             trace.accepted = asyncio.get_running_loop().time()
         self._queue.append(_Pending(kind, body, subject, answered, can_wait, trace))

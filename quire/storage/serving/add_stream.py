@@ -1,7 +1,9 @@
 """One stream of runs into a bookie, however its messages travel.
 
 Runs are started in order, each without waiting for the one before to be durable: that is
-what fills the journal's groups. They are acknowledged in order, all that became durable in the
+what fills the journal's groups. The runs of a message are offered to the bookie together, as far as
+they have space; a run that the bookie does not take in that step is started alone, and the rest is
+offered again. Runs are acknowledged in order, all that became durable in the
 meantime by one message. An explicit LAC takes the place of a run: a call of its own would cost its
 two sides more than the entry that it confirms.
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
@@ -20,11 +22,11 @@ from typing import Any, Final, NamedTuple, Protocol
 from quire.bookie import UseKind
 from quire.entry import LedgerId
 from quire.errors import InvalidRequestError, QuireError, WrongBookieError
-from quire.requests import TRACE, Trace, run_id
+from quire.requests import TRACE, run_id
 from quire.rights.calls import RUN
 from quire.run import peek
 from quire.storage.serving.limits import Reception
-from quire.storage.serving.run_taker import RunTaker
+from quire.storage.serving.run_taker import OfferedRun, RunTaker
 from quire.storage.serving.uses import StreamUses
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import decode_request
@@ -72,22 +74,24 @@ class Origin(NamedTuple):
 NOWHERE: Final = Origin()
 
 
-class _Slot(Trace):
-    """One run between its arrival and its acknowledgement."""
+class _Slot(OfferedRun):
+    """One run between its arrival and its acknowledgement. The run of an explicit LAC is empty."""
 
-    __slots__ = ("answer", "cost", "done", "failure", "kind", "ledger", "run", "size")
+    __slots__ = ("answer", "cost", "done", "failure")
 
     def __init__(
-        self, arrived: float, ledger: LedgerId, size: int, cost: int, kind: UseKind
+        self,
+        arrived: float,
+        ledger: LedgerId,
+        key: bytes,
+        run: bytes,
+        recovery: bool,
+        finish: Callable[[_Slot, Exception | None], None],
+        cost: int,
     ) -> None:
-        super().__init__(arrived)
+        super().__init__(arrived, ledger, key, run, recovery, partial(finish, self))
         self.cost = cost
         """The amount that it takes of its peer's share."""
-        self.kind = kind
-        self.ledger = ledger
-        self.run = b""
-        """Empty for an explicit LAC."""
-        self.size = size
         self.done = False
         self.failure: pb.Failure | None = None
         self.answer: asyncio.Future[None] | None = None
@@ -165,29 +169,45 @@ class AddStream:
                     f"message with {len(request.runs)} runs starts at number {request.first}, "
                     f"not {self._received + 1}"
                 )
-            arrived = self._now()
+            arrived, offers = self._now(), list[_Slot]()
             for run in request.runs:
                 data = run.run  # each look at it makes a copy
-                while not self._has_room(len(data)):
-                    await self._wait_for_room()
-                    if acknowledging.done():
-                        return
                 cost = self._pending.fit(len(data) + RUN_COST)
-                if not self._pending.take(owner, cost):
-                    await self._pending.wait(owner, cost)
+                if not (self._has_room(len(data)) and self._pending.take(owner, cost)):
+                    self._offer(offers)
+                    if not await self._space(len(data), cost, acknowledging):
+                        return
                 self._charged += cost
                 if acknowledging.done():
                     return
-                denial = None
-                if not admits_all:
-                    denial = await self._denial(run)
-                self._start(run, data, cost, denial, arrived)
+                slot = _Slot(arrived, run.ledger, run.key, data, run.recovery, self._finish, cost)
+                is_admitted = admits_all or self._admits(run)
+                if is_admitted and not run.deferred and not run.HasField("lac_packet"):
+                    self._expect(slot)
+                    offers.append(slot)
+                    continue
+                self._offer(offers)
+                denial = None if is_admitted else await self._denial(run)
+                self._expect(slot)
+                self._start(slot, partial(self._begin_other, run, slot), denial)
+            self._offer(offers)
 
     def _has_room(self, size: int) -> bool:
         limits = self._reception.limits
         return self._received - self._acknowledged < limits.runs_per_stream and (
             not self._slots or self._bytes + size <= limits.bytes_per_stream
         )
+
+    async def _space(self, size: int, cost: int, acknowledging: asyncio.Task[None]) -> bool:
+        """Wait until a run has room in the stream and its cost in its peer's share. Return False
+        when the stream has ended meanwhile, and nothing is charged.
+        """
+        while not self._has_room(size):
+            await self._wait_for_room()
+            if acknowledging.done():
+                return False
+        await self._pending.wait(self._origin.owner, cost)
+        return True
 
     async def _wait_for_room(self) -> None:
         self._room.clear()
@@ -197,53 +217,64 @@ class AddStream:
         self._charged -= cost
         self._pending.give_back(self._origin.owner, cost)
 
+    def _admits(self, run: pb.AddRun) -> bool:
+        return self._reception.admits(self._identity, RUN.action_of(run), run.ledger)
+
     async def _denial(self, run: pb.AddRun) -> QuireError | None:
         """Return why the peer may not send a run. Only the first of a ledger may take a while."""
-        action = RUN.action_of(run)
-        if self._reception.admits(self._identity, action, run.ledger):
-            return None
         try:
-            await self._reception.permit(self._identity, action, run.ledger)
+            await self._reception.permit(self._identity, RUN.action_of(run), run.ledger)
         except QuireError as error:
             return error
         return None
 
-    def _start(
-        self, run: pb.AddRun, data: bytes, cost: int, denial: QuireError | None, arrived: float
-    ) -> None:
-        kind = UseKind.RECOVERS if run.recovery else UseKind.WRITES
-        slot = _Slot(arrived, run.ledger, len(data), cost, kind)
+    def _expect(self, slot: _Slot) -> None:
+        """Give a run the next number."""
         self._slots.append(slot)
-        self._bytes += slot.size
+        self._bytes += len(slot.run)
         self._received += 1
+
+    def _offer(self, offers: list[_Slot]) -> None:
+        """Start runs in one step, and empty their list."""
+        taker, at = self._taker, 0
+        while at < len(offers):
+            if taker is not None and not self._reception.is_draining:
+                at = taker.take(offers, at)
+            if at < len(offers):
+                self._start(offers[at], partial(self._begin, offers[at]))
+                at += 1
+        offers.clear()
+
+    def _start(
+        self,
+        slot: _Slot,
+        begin: Callable[[], Awaitable[None]],
+        denial: QuireError | None = None,
+    ) -> None:
+        """Start a run that may have to wait, or is refused."""
         try:
             if denial is not None:
                 raise denial
             self._reception.refuse_when_draining()
             TRACE.set(slot)  # for the parts that the run passes, until the next run
-            if self._is_taken(run, data, slot):
-                return
-            adding = self._begin(run, data, slot)
+            adding = begin()
         except Exception as error:
             self._finish(slot, error)
         else:
             slot.answer = asyncio.ensure_future(adding)
             slot.answer.add_done_callback(partial(self._answered, slot))
 
-    def _is_taken(self, run: pb.AddRun, data: bytes, slot: _Slot) -> bool:
-        """Return whether the bookie took a run in one step: the slot is told of its end."""
-        if self._taker is None or run.deferred or run.HasField("lac_packet"):
-            return False
-        slot.run = data
-        told = partial(self._finish, slot)
-        return self._taker.take(slot.ledger, run.key, data, run.recovery, told)
+    def _begin(self, slot: _Slot) -> Awaitable[None]:
+        bookie = self._reception.bookie
+        return bookie.add(slot.ledger, slot.key, slot.run, recovery=slot.recovery)
 
-    def _begin(self, run: pb.AddRun, data: bytes, slot: _Slot) -> Awaitable[None]:
+    def _begin_other(self, run: pb.AddRun, slot: _Slot) -> Awaitable[None]:
         bookie = self._reception.bookie
         if run.HasField("lac_packet"):
-            return bookie.write_lac(run.ledger, run.key, run.lac_packet)
-        slot.run = data
-        return bookie.add(slot.ledger, run.key, data, recovery=run.recovery, deferred=run.deferred)
+            return bookie.write_lac(slot.ledger, slot.key, run.lac_packet)
+        return bookie.add(
+            slot.ledger, slot.key, slot.run, recovery=slot.recovery, deferred=run.deferred
+        )
 
     def _answered(self, slot: _Slot, answer: asyncio.Future[None]) -> None:
         if not answer.cancelled():
@@ -255,7 +286,8 @@ class AddStream:
         if error is not None:
             slot.failure = self._reception.failure(error)
         else:
-            self._uses.note(slot.ledger, slot.kind, slot.arrived)
+            kind = UseKind.RECOVERS if slot.recovery else UseKind.WRITES
+            self._uses.note(slot.ledger, kind, slot.arrived)
         slot.done = True
         if self._slots and slot is self._slots[0]:
             self._ready.set()
@@ -295,7 +327,7 @@ class AddStream:
         while self._slots and self._slots[0].done:
             slot = self._slots.popleft()
             settled.append(slot)
-            self._bytes -= slot.size
+            self._bytes -= len(slot.run)
             cost += slot.cost
             number += 1
             if slot.failure is not None:

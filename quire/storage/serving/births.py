@@ -21,12 +21,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from quire.aio.answer import Answered
 from quire.aio.backoff import Backoff
 from quire.aio.retry import retry
 from quire.aio.timing import time_limit
@@ -42,6 +41,7 @@ from quire.errors import (
     StoreWentBackError,
 )
 from quire.storage.serving.forwarding import ForwardingBookie
+from quire.storage.serving.run_taker import OfferedRun
 
 ASK_SECONDS: Final = 1.0
 """How long the first request for a ledger waits for the metadata store."""
@@ -219,13 +219,15 @@ class BornBookie(ForwardingBookie):
         self._queue(ledger, _Add(send, size, recovery, answer))
         return answer
 
-    def take(
-        self, ledger: LedgerId, key: bytes, run: bytes, recovery: bool, answered: Answered
-    ) -> bool:
+    def take(self, offers: Sequence[OfferedRun], first: int) -> int:
         """See `RunTaker.take`. An id that has to be asked about goes through `add`."""
-        if ledger in self._queues or not self._passes(ledger):
-            return False
-        return super().take(ledger, key, run, recovery, answered)
+        below, queues, index = self._bound.below, self._queues, first
+        while index < len(offers):
+            ledger = offers[index].ledger
+            if ledger in queues or not (ledger < below or self._knows(ledger)):
+                offers = offers[:index]
+            index += 1
+        return super().take(offers, first)
 
     def _queue(self, ledger: LedgerId, waiting: _Add) -> None:
         self._waiting_bytes += waiting.size

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Final
 
-from quire.aio.answer import Answered
 from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, Stride
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.outline import Outline
-from quire.storage.serving.run_taker import RunTaker
+from quire.storage.serving.run_taker import OfferedRun, RunTaker
 
 
 class ForwardingBookie:
@@ -36,12 +35,9 @@ class ForwardingBookie:
         """See `Bookie.add`."""
         return self._bookie.add(ledger, key, run, recovery=recovery, deferred=deferred)
 
-    def take(
-        self, ledger: LedgerId, key: bytes, run: bytes, recovery: bool, answered: Answered
-    ) -> bool:
+    def take(self, offers: Sequence[OfferedRun], first: int) -> int:
         """See `RunTaker.take`."""
-        taker = self._taker
-        return taker is not None and taker.take(ledger, key, run, recovery, answered)
+        return first if self._taker is None else self._taker.take(offers, first)
 
     async def read(
         self,

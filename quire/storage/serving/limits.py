@@ -460,6 +460,11 @@ class Reception:
         if bookie != self.bookie_id:
             raise WrongBookieError("the server", f"bookie {bookie}", f"bookie {self.bookie_id}")
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether nothing new is let in."""
+        return self._draining
+
     def refuse_when_draining(self) -> None:
         """Raise `BookieUnavailableError` once `drain` was called."""
         if self._draining:

@@ -22,7 +22,7 @@ from quire.outline import Outline
 from quire.storage.disk.port import Disk, DiskSpace, File
 from quire.storage.serving.news_counts import NewsCounts
 from quire.storage.serving.refusals import Refusals
-from quire.storage.serving.run_taker import RunTaker
+from quire.storage.serving.run_taker import OfferedRun, RunTaker
 
 T = TypeVar("T")
 
@@ -58,7 +58,10 @@ class Meter:
 
     def answered(self, request: str, start: float, size: int = 0, outcome: str = OK) -> None:
         """Count a request that began at `start` of `perf_counter`."""
-        taken = self.requests.setdefault(Answered(request, outcome), Durations())
+        about = Answered(request, outcome)
+        taken = self.requests.get(about)
+        if taken is None:
+            taken = self.requests[about] = Durations()
         taken.add(perf_counter() - start)
         if size and outcome == OK:
             self.request_bytes[request] += size
@@ -95,14 +98,16 @@ class MeteredBookie:
         adding.add_done_callback(partial(self._added, start, len(run)))
         return adding
 
-    def take(
-        self, ledger: LedgerId, key: bytes, run: bytes, recovery: bool, answered: Told
-    ) -> bool:
+    def take(self, offers: Sequence[OfferedRun], first: int) -> int:
         """See `RunTaker.take`."""
         if self._taker is None:
-            return False
-        told = partial(self._took, perf_counter(), len(run), answered)
-        return self._taker.take(ledger, key, run, recovery, told)
+            return first
+        start = perf_counter()
+        end = self._taker.take(offers, first)
+        for index in range(first, end):
+            each = offers[index]
+            each.answered = partial(self._took, start, len(each.run), each.answered)
+        return end
 
     def _took(self, start: float, size: int, answered: Told, error: Exception | None) -> None:
         self._meter.answered("add", start, size, _outcome(error))

@@ -15,15 +15,15 @@ Not here: the wish itself (quire/storage/identity/wish_watch.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from quire.aio.answer import Answered
 from quire.bookie import Bookie, BookieInfo, refused
 from quire.entry import BookieId, LedgerId
 from quire.errors import ReadOnlyBookieError
 from quire.storage.serving.forwarding import ForwardingBookie
+from quire.storage.serving.run_taker import OfferedRun
 
 CHANGE_SECONDS: Final = 5.0
 """Within so many seconds all writers leave a bookie. A thousand of them make 200 changes a second,
@@ -82,13 +82,9 @@ class ObedientBookie(ForwardingBookie):
             return refused(ReadOnlyBookieError(self.name, reason))
         return super().add(ledger, key, run, recovery=recovery, deferred=deferred)
 
-    def take(
-        self, ledger: LedgerId, key: bytes, run: bytes, recovery: bool, answered: Answered
-    ) -> bool:
+    def take(self, offers: Sequence[OfferedRun], first: int) -> int:
         """See `RunTaker.take`. Off duty nothing is taken in one step: `add` decides."""
-        if self._off_since is not None:
-            return False
-        return super().take(ledger, key, run, recovery, answered)
+        return first if self._off_since is not None else super().take(offers, first)
 
     def _refuses(self, ledger: LedgerId, since: float) -> bool:
         now = asyncio.get_running_loop().time()

@@ -1,39 +1,75 @@
 """Port: runs that a bookie takes in one step, without a task or a future for each of them.
 
 It stands beside the port `Bookie`: nearly all runs of a bookie need neither to wait nor to be
-refused. Law, for every implementation:
+refused. A message brings runs of many ledgers, and they are offered together: what holds for the
+whole step is looked at once. Law, for every implementation:
 
-  - `take` decides in one step, by the rules of `Bookie.add`: key, fence, id and space of this run.
-  - A run that is not taken leaves no trace. It goes to `Bookie.add`, which waits or says why not.
-  - While an earlier run of the ledger waits in `add`, no run of that ledger is taken.
+  - `take` decides in one step, and for each run alone, by the rules of `Bookie.add`: key, fence, id
+    and space of this run.
+  - Runs are taken in order. The first that must wait or is refused ends the step. It leaves no
+    trace and goes to `Bookie.add`, which waits or says why not.
+  - While an earlier run of a ledger waits in `add`, no run of that ledger is taken.
   - `answered` is called once for a run that was taken, and never before the call has returned.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 from quire.aio.answer import Answered
 from quire.entry import LedgerId
+from quire.requests import Trace
+
+
+class OfferedRun(Trace):
+    """A run that is offered to a bookie.
+
+    Args:
+        arrived: when it came, by the clock of the loop.
+        ledger: the ledger.
+        key: the access key, as the writer gave it.
+        run: the frames.
+        recovery: as in `Bookie.add`.
+        answered: called when the run is durable and applied, or with the error that it met. A
+            bookie in front of another may put a call of its own before it, once the run is taken.
+    """
+
+    __slots__ = ("answered", "key", "ledger", "recovery", "run")
+
+    def __init__(
+        self,
+        arrived: float,
+        ledger: LedgerId,
+        key: bytes,
+        run: bytes,
+        recovery: bool,
+        answered: Answered,
+    ) -> None:
+        super().__init__(arrived)
+        self.ledger = ledger
+        self.key = key
+        self.run = run
+        self.recovery = recovery
+        self.answered = answered
+
+    def __call__(self, outcome: Exception | None) -> None:
+        """Tell the outcome of the run."""
+        self.answered(outcome)
 
 
 @runtime_checkable
 class RunTaker(Protocol):
     """A bookie that takes runs in one step."""
 
-    def take(
-        self, ledger: LedgerId, key: bytes, run: bytes, recovery: bool, answered: Answered
-    ) -> bool:
-        """Take a run if it need not wait and is not refused; raises nothing.
+    def take(self, offers: Sequence[OfferedRun], first: int) -> int:
+        """Take runs, up to one that must wait or is refused; raises nothing.
 
         Args:
-            ledger: the ledger.
-            key: the access key, as the writer gave it.
-            run: the frames.
-            recovery: as in `Bookie.add`.
-            answered: called when the run is durable and applied, or with the error that it met.
+            offers: runs of any ledgers, in the order of their arrival.
+            first: the index of the first that is offered.
 
         Returns:
-            Whether the run was taken.
+            The index of the first that was not taken, the number of offers if there is none.
         """
         ...

@@ -28,16 +28,9 @@ def ignore_fence() -> list[Patch]:
 def take_runs_without_a_look_at_the_fence() -> list[Patch]:
     """Runs of known ledgers are taken in one step, whatever was accepted before them."""
 
-    def is_welcome(self: Any, run: Any, key: bytes, recovery: bool) -> bool:
-        state = self._engine.storage.states.get(run.ledger)
-        return (
-            not self._waiting
-            and state is not None
-            and state.key is not None
-            and state.accepts(key)
-            and run.entries[0] > state.highest
-            and self._engine.has_room
-        )
+    def is_welcome(_: Any, state: Any, run: Any, key: bytes, recovery: bool, mood: Any) -> bool:
+        is_new = state.key is not None and run.entries[0] > state.highest
+        return is_new and state.accepts(key) and mood.has_room
 
     return [(direct_adds.DirectAdds, "_is_welcome", is_welcome)]
 
