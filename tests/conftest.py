@@ -72,6 +72,7 @@ MARKS: Final = {
         "bookkeeper/test_apache_bookie.py",
         "bookkeeper/test_connect.py",
         "bookkeeper/test_ledgers.py",
+        "bookkeeper/test_pulsar_pieces.py",
         "bookkeeper/test_pulsar_topics.py",
         "bookkeeper/test_pulsar_with_java.py",
         "bookkeeper/test_with_java.py",

@@ -107,7 +107,15 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.metastore",
         "quire.wire.varint",
     ),
-    "quire.bookkeeper.pulsar.topic": (*VALUES, "quire.bookkeeper", "quire.client_ledgers"),
+    **{
+        f"quire.bookkeeper.pulsar.{module}": (
+            *VALUES,
+            "quire.bookkeeper",
+            "quire.client_ledgers",
+            "quire.ledger.reader",
+        )
+        for module in ("ledgers", "pieces", "topic")
+    },
     "quire.bookkeeper.serving": (
         *VALUES,
         "quire.bookkeeper",
