@@ -63,6 +63,7 @@ MARKS: Final = {
         "tutorial",
         "cluster/test_disaster.py",
         "cluster/zookeeper",
+        "spark/test_topics.py",
     ),
     "slow": (
         "acceptance",

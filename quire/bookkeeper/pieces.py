@@ -1,7 +1,7 @@
 """Pieces of a log of another system: consecutive entries of one ledger. Pure.
 
 A topic of Pulsar, or a log of DistributedLog, is a list of ledgers, or several lists if it has
-partitions. A piece can be read by another process than the one that listed it.
+partitions. A piece is listed in one process, and can be read in another.
 """
 
 from __future__ import annotations
@@ -39,11 +39,18 @@ class LedgerPiece:
     """Whether it may be open: all ledgers before the newest one are closed."""
     since: int
     """The number of the first ledger that the reader expects to be there still."""
+    is_offloaded: bool = False
+    """Whether the only copy is in long-term storage: to read it is an error."""
 
     @property
     def entries(self) -> int:
         """How many entries there are."""
         return self.last - self.first + 1
+
+    @property
+    def records(self) -> int:
+        """An entry counts as one record: how many it holds is not known before it is read."""
+        return self.entries
 
     @property
     def begin(self) -> EntryPlace:
@@ -69,7 +76,7 @@ class LedgerPiece:
 
 
 def within(piece: LedgerPiece, begin: EntryPlace, end: EntryPlace | None) -> LedgerPiece:
-    """Return the part of a piece between two places; without entries if there is none."""
+    """Return the part of a piece between two places, which may have no entries."""
     first, last = piece.first, piece.last
     if piece.number < begin.number:
         first = last + 1

@@ -187,6 +187,6 @@ async def test_an_offloaded_ledger_is_refused_where_it_is_wanted() -> None:
         listed = encode([(1, away), (1, encode([(1, here), (2, 1)]))])
         await tree.open().create(f"{MANAGED}/away", listed)
         with pytest.raises(UnreadableContentError, match=r"topic .*away is in long-term storage"):
-            await list_pieces(client, "away")
+            await read_all(client, await list_pieces(client, "away"))
         later = await list_pieces(client, "away", {-1: EntryPlace(here, 0)})
         assert [each.payload for each in await read_all(client, later)] == [b"hello"]

@@ -10,6 +10,5 @@ Read `names.py` (topics and message ids), `managed_ledger.py` (the list of ledge
 
 Not here: schemas, cursors, compacted topics, and all that docs/bookkeeper.md names as refused.
 
-May import: values, quire.bookkeeper; those that read also quire.client_ledgers and
-quire.ledger.reader.
+May import: values, quire.bookkeeper; the readers also quire.client_ledgers and quire.ledger.reader.
 """

@@ -60,7 +60,7 @@ async def ledgers_of(
     return decode_managed_ledger(name.path, found.value)
 
 
-def check_here(name: TopicName, part: ManagedLedgerPart) -> None:
+def _check_here(name: TopicName, part: ManagedLedgerPart) -> None:
     """Raise `UnreadableContentError` for a ledger without a copy on bookies."""
     if part.is_offloaded:
         raise UnreadableContentError(
@@ -101,7 +101,7 @@ async def open_part(
 
     Cancellation: the reader is closed.
     """
-    check_here(name, part)
+    _check_here(name, part)
     try:
         reader = await client.open_ledger_without_recovery(part.ledger, password=password)
     except NoSuchLedgerError as error:

@@ -20,7 +20,7 @@ from typing import Final
 from quire.aio.tasks import each
 from quire.bookkeeper.pieces import EntryPlace, LedgerPiece
 from quire.bookkeeper.pulsar.chunks import Chunks
-from quire.bookkeeper.pulsar.ledgers import check_here, ledgers_of, open_part, partitions_of
+from quire.bookkeeper.pulsar.ledgers import ledgers_of, open_part, partitions_of
 from quire.bookkeeper.pulsar.managed_ledger import ManagedLedgerPart
 from quire.bookkeeper.pulsar.messages import Chunk, PulsarMessage, decode_entry
 from quire.bookkeeper.pulsar.names import SINGLE, MessageId, TopicName
@@ -61,8 +61,8 @@ async def list_pieces(
 
     Raises:
         NoSuchTopicError: ZooKeeper has no record of the topic.
-        UnreadableContentError: a ledger that is wanted was offloaded or has just been deleted, or
-            is open before the newest.
+        UnreadableContentError: a ledger that is wanted has just been deleted, or is open before
+            the newest.
         CorruptRecordError: the topic's record is damaged, or a ledger is shorter than it says.
         UnreadableError: too few bookies answer.
 
@@ -108,7 +108,7 @@ async def read_piece(
         opened = open_part(
             client,
             one,
-            ManagedLedgerPart(piece.ledger, entries),
+            ManagedLedgerPart(piece.ledger, entries, is_offloaded=piece.is_offloaded),
             is_newest=piece.is_newest,
             password=password,
             confirmed=piece.last,
@@ -150,10 +150,9 @@ async def _partition(
             opened = open_part(client, one, part, is_newest=is_newest, password=password)
             async with opened as (reader, last):
                 size = reader.info.length
-        elif first <= last:
-            check_here(one, part)
         whole = LedgerPiece(
-            str(name), number, part.ledger, part.ledger, 0, last, size, is_newest, since
+            *(str(name), number, part.ledger, part.ledger, 0, last, size),
+            *(is_newest, since, part.is_offloaded),
         )
         return whole.narrow(first, max(last, first - 1))
 
@@ -275,7 +274,7 @@ class _Joining:
         self._part = piece.part
         self._chunks = Chunks(None)
         self._known: set[str] = set()
-        """Messages that began in what was read, or whose beginning is nowhere."""
+        """Messages that began in an entry that was read, or in no entry of the topic."""
 
     async def take(self, entry: Entry) -> Sequence[PulsarMessage]:
         """Return the messages that an entry holds or ends."""
