@@ -123,7 +123,7 @@ class ForeignStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if unread := self._unread(strand, stand.next, pieces):
                 left[strand] = unread
         for strand, place in admit(left, entries_max).items():
-            ends[strand] = stands[strand].at(max(place, stands[strand].next))
+            ends[strand] = stands[strand].at(place)
         return ends
 
     def _followed(self, began: Stands) -> list[Strand]:
