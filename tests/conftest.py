@@ -71,6 +71,7 @@ MARKS: Final = {
         "bench",
         "bookkeeper/test_apache_bookie.py",
         "bookkeeper/test_connect.py",
+        "bookkeeper/test_dlog_logs.py",
         "bookkeeper/test_ledgers.py",
         "bookkeeper/test_pulsar_topics.py",
         "bookkeeper/test_pulsar_with_java.py",

@@ -107,6 +107,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.metastore",
         "quire.wire.varint",
     ),
+    "quire.bookkeeper.dlog.log": (*VALUES, "quire.bookkeeper", "quire.client_ledgers"),
     "quire.bookkeeper.pulsar.topic": (*VALUES, "quire.bookkeeper", "quire.client_ledgers"),
     "quire.bookkeeper.serving": (
         *VALUES,
@@ -460,6 +461,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     ),
     "lz4": (
         "quire.log.records.batch",
+        "quire.bookkeeper.dlog.records",
         "quire.gateway.kafka.unpacking",
         "quire.bookkeeper.pulsar.compression",
     ),
