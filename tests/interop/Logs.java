@@ -56,7 +56,17 @@ public class Logs {
         }
     }
 
-    public static void main(String[] arguments) throws Exception {
+    public static void main(String[] arguments) {
+        try {
+            carryOutAll(arguments);
+            System.exit(0);
+        } catch (Throwable error) {
+            error.printStackTrace();
+            System.exit(1); // other threads would go on
+        }
+    }
+
+    static void carryOutAll(String[] arguments) throws Exception {
         if (arguments.length > 0) {
             write(arguments[0]);
         }
@@ -65,7 +75,6 @@ public class Logs {
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
             System.out.println("ok " + carryOut(line.split(" ")).trim());
         }
-        System.exit(0);
     }
 
     static String carryOut(String[] words) throws Exception {
@@ -167,13 +176,6 @@ public class Logs {
         return config;
     }
 
-    // Records wait until there are 16 KiB of them, or the writer is closed: many in an entry.
-    static DistributedLogConfiguration packing() {
-        DistributedLogConfiguration config = config();
-        config.setImmediateFlushEnabled(false).setOutputBufferSize(16384);
-        return config;
-    }
-
     static DistributedLogManager log(String name, DistributedLogConfiguration config) throws Exception {
         return namespace.openLog(name, Optional.of(config), Optional.empty(), Optional.empty());
     }
@@ -206,21 +208,22 @@ public class Logs {
         }
     }
 
-    // A complete segment: single records, or many in each entry.
-    static void segment(String name, DistributedLogConfiguration config, String prefix, int count) throws Exception {
-        DistributedLogManager manager = log(name, config);
-        AsyncLogWriter writer = (AsyncLogWriter) manager.openAsyncLogWriter().get();
-        List futures = new ArrayList();
-        long first = txid;
-        for (int each = 0; each < count; each++) {
-            futures.add(writer.write(new LogRecord(txid++, bytes(prefix + each + again()))));
+    // A complete segment of packed entries.
+    static void segment(String name, DistributedLogConfiguration config, String prefix, int entries, int each) throws Exception {
+        AsyncLogWriter writer = writer(name, config);
+        for (int entry = 0; entry < entries; entry++) {
+            List records = new ArrayList();
+            long first = txid;
+            for (int record = 0; record < each; record++) {
+                records.add(new LogRecord(txid++, bytes(prefix + record + again())));
+            }
+            List places = (List) writer.writeBulk(records).get();
+            for (int record = 0; record < each; record++) {
+                DLSN dlsn = (DLSN) ((CompletableFuture) places.get(record)).get();
+                note(name, dlsn, first + record, prefix + record + again());
+            }
         }
         writer.asyncClose().get();
-        for (int each = 0; each < count; each++) {
-            DLSN dlsn = (DLSN) ((CompletableFuture) futures.get(each)).get();
-            note(name, dlsn, first + each, prefix + each + again());
-        }
-        manager.close();
     }
 
     static void sets(String name) throws Exception {
@@ -237,25 +240,25 @@ public class Logs {
         URI uri = URI.create("distributedlog://" + zookeeper + NAMESPACE);
         DLMetadata.create(new BKDLConfig(zookeeper, "/ledgers")).create(uri);
         namespace = NamespaceBuilder.newBuilder().conf(config()).uri(uri).clientId("logs").build();
-        DistributedLogConfiguration packed = packing();
+        DistributedLogConfiguration packed = config();
         packed.setCompressionType("lz4");
-        segment("several", config(), "plain", 5);
-        segment("several", packing(), "packed", 100);
-        segment("several", packed, "lz4", 100);
+        segment("several", config(), "plain", 5, 1);
+        segment("several", config(), "packed", 3, 30);
+        segment("several", packed, "lz4", 3, 30);
         sets("several");
         for (int version = 2; version <= 5; version++) {
-            DistributedLogConfiguration older = packing();
+            DistributedLogConfiguration older = config();
             older.setDLLedgerMetadataLayoutVersion(version);
-            segment("older/versions", older, "v" + version, 20);
+            segment("older/versions", older, "v" + version, 2, 10);
         }
         DistributedLogConfiguration named = config();
         named.setLogSegmentNameVersion(0);
-        segment("older/names", named, "named", 3);
-        segment("cut", packing(), "gone", 3);
-        segment("cut", packing(), "left", 5);
-        segment("cut", packing(), "kept", 3);
+        segment("older/names", named, "named", 1, 3);
+        segment("cut", config(), "gone", 1, 3);
+        segment("cut", config(), "left", 1, 5);
+        segment("cut", config(), "kept", 1, 3);
         cut("cut", 5);
-        segment("open", config(), "closed", 3);
+        segment("open", config(), "closed", 1, 3);
         open = writer("open", config());
         append(open, "open", "o1");
         append(open, "open", "o2");
