@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from quire.bookkeeper.dlog.log import DlogRecord, dlog_pieces, find_txid, read_d
 from quire.client import Client
 from tests.interop.jars import JANINO, install, install_dlog
 from tests.interop.servers import ApacheServers, JavaError, JavaProgram
+from tests.support.command import quire as run_quire
 from tests.support.dlog import FILE
 
 SOURCE = Path(__file__).parents[1] / "interop" / "Logs.java"
@@ -115,21 +119,61 @@ async def read_a_torn_log(client: Client, library: Library) -> None:
     assert [each.payload for each in await read(client, "torn")] in ([], [b"before"])
 
 
+def read_by_command(uri: str, expected: Sequence[DlogRecord]) -> None:
+    log = f"{NAMESPACE}/several"
+    place = f"distributedlog://{uri.removeprefix('zk://').partition('/')[0]}{log}"
+    done = run_quire("--store", uri, "dlog", "cat", place)
+    assert done.out.encode() == b"".join(each.payload + b"\n" for each in expected)
+    third = expected[2]
+    for start in (str(third.dlsn), f"txid:{third.txid}"):
+        words = ("dlog", "cat", log, "--from", start, "--limit", "2", "--json")
+        first, second = run_quire("--store", uri, *words).json
+        assert first["dlsn"] == str(third.dlsn)
+        assert first["payload"] == third.payload.decode()
+        assert (second["txid"], second["sequence"]) == (expected[3].txid, expected[3].sequence)
+    refused: dict[tuple[str, ...], tuple[str, int]] = {
+        (f"{NAMESPACE}/missing",): (f"log {NAMESPACE}/missing is not at", 3),
+        ("several",): ("form /namespace/name", 2),
+        (log, "--from", "here"): ("txid:N begins at a transaction id", 2),
+        (log, "--from", "txid:999999"): ("no record with transaction id 999999", 0),
+    }
+    for arguments, (why, code) in refused.items():
+        done = run_quire("--store", uri, "dlog", "cat", *arguments)
+        assert why in " ".join(done.err.split()), arguments
+        assert (done.out, done.code) == ("", code), arguments
+
+
+def show_progress(uri: str) -> None:
+    """Output to a pipe, standard error to a terminal."""
+    ours, theirs = os.openpty()
+    log = f"{NAMESPACE}/several"
+    command = [sys.executable, "-m", "quire", "--store", uri, "dlog", "cat", log]
+    with os.fdopen(ours, "rb") as terminal:
+        try:
+            subprocess.run(command, stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+        finally:
+            os.close(theirs)
+        assert f"Reading {log}" in terminal.read1().decode()
+
+
 @pytest.mark.timeout(900)  # the first time the jars are downloaded
 def test_logs_of_distributedlog_are_read(tmp_path: Path) -> None:
-    async def main(uri: str, library: Library) -> None:
+    async def main(uri: str, library: Library) -> list[DlogRecord]:
         async with quire.connect(uri, timeout=30) as client:
             await read_whole_logs(client, library)
             await read_a_cut_log(client, library)
             await read_an_open_log(client, library)
             await read_pieces(uri, client)
             await read_a_torn_log(client, library)
+            return await read(client, "several")
 
     with ApacheServers(tmp_path, install(), "db", 3) as servers:
         library = Library(servers)
         try:
             golden = library.ask("golden").replace("=", " ").split(" ")
             assert golden == FILE.read_text().split()
-            asyncio.run(main(servers.uri, library))
+            expected = asyncio.run(main(servers.uri, library))
+            read_by_command(servers.uri, expected)
+            show_progress(servers.uri)
         finally:
             library.end()
