@@ -116,6 +116,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         )
         for module in ("ledgers", "pieces", "topic")
     },
+    "quire.bookkeeper.dlog.log": (*VALUES, "quire.bookkeeper", "quire.client_ledgers"),
     "quire.bookkeeper.serving": (
         *VALUES,
         "quire.bookkeeper",
@@ -476,6 +477,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     ),
     "lz4": (
         "quire.log.records.batch",
+        "quire.bookkeeper.dlog.records",
         "quire.gateway.kafka.unpacking",
         "quire.bookkeeper.pulsar.compression",
     ),
