@@ -6,11 +6,14 @@ partitions. A piece is listed in one process, and can be read in another.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 from quire.entry import EntryId, LedgerId
+from quire.errors import QuireError
 
 
 class EntryPlace(NamedTuple):
@@ -41,6 +44,8 @@ class LedgerPiece:
     """The number of the first ledger that the reader expects to be there still."""
     is_offloaded: bool = False
     """Whether the only copy is in long-term storage: to read it is an error."""
+    kept: object = None
+    """A value that can be pickled, which its system needs to read it."""
 
     @property
     def entries(self) -> int:
@@ -73,6 +78,18 @@ class LedgerPiece:
         """Return the piece cut into so many, of about the same number of entries, in order."""
         cuts = [self.first + self.entries * piece // pieces for piece in range(pieces + 1)]
         return [self.narrow(first, end - 1) for first, end in pairwise(cuts)]
+
+
+@contextmanager
+def naming(subject: str) -> Iterator[None]:
+    """Let the errors in the block name a log, such as `topic persistent://…`."""
+    try:
+        yield
+    except QuireError as error:
+        text = str(error)
+        if subject.partition(" ")[2] not in text:
+            error.args = (f"{subject}: {text}",)
+        raise
 
 
 def within(piece: LedgerPiece, begin: EntryPlace, end: EntryPlace | None) -> LedgerPiece:

@@ -31,7 +31,7 @@ def system(monkeypatch: pytest.MonkeyPatch) -> Iterator[ForeignSystemInMemory]:
     ("given", "why"),
     [
         ({}, "needs .option.'cluster'"),
-        ({"cluster": URI}, "format 'bookkeeper' needs .option.'topic'"),
+        ({"cluster": URI}, "format 'bookkeeper' needs .option.'topic', ….* or .option.'dlog'"),
         ({"cluster": "zk://zoo1/quire", "topic": "t"}, "names no ledgers.*format\\('quire'\\)"),
         ({"cluster": URI, "topic": "t", "log": "x"}, "option 'log' is not one of a read of format"),
         ({"cluster": URI, "topic": "t", "columns": "text"}, "columns='text'.*message_id"),

@@ -1,4 +1,4 @@
-"""Topics of Pulsar as data frames and streams: real Spark, real bookies of Apache's.
+"""Topics of Pulsar, and a log of DistributedLog, in real Spark, on real bookies of Apache's.
 
 Pulsar's own libraries write two of the topics (tests/interop/Topics.java); the others are written
 by quire, in the same form.
@@ -22,6 +22,7 @@ from quire.errors import PositionTrimmedError, UnreadableContentError
 from quire.spark.bookkeeper.topics import COLUMNS
 from quire.spark.errors import find_error, typed_errors
 from quire.sync import SyncClient
+from tests.bookkeeper.test_dlog_logs import bound, entries
 from tests.bookkeeper.test_pulsar_with_java import make_topics
 from tests.interop.jars import install
 from tests.interop.servers import ApacheServers
@@ -206,3 +207,21 @@ def wait_for(client: SyncClient, ledger: int, last: int) -> None:
     """Return when an entry of an open ledger is confirmed for readers."""
     with client.open_ledger_without_recovery(ledger) as reader:
         next(entry for entry in reader.follow(last))
+
+
+def test_a_log_of_distributedlog_is_a_frame(
+    spark: SparkSession, servers: ApacheServers, client: SyncClient
+) -> None:
+    put(client, "/dl", bound(servers=(here := f"127.0.0.1:{servers.port}"), logs=here))
+    ledgers = [write(client, entries(first, 4))[0] for first in (10, 20)]
+    for number, ledger in enumerate(ledgers, 1):
+        text = f"5;{ledger};{number * 10};{number * 10 + 3};1;{number};1;0;0;0;{(number - 1) * 4}"
+        text = text.replace("5;", f"{5 | 4 << 32};", 1)
+        put(client, f"/dl/orders/<default>/ledgers/logrecs_{number:018d}", text.encode())
+    frame = spark.read.format("bookkeeper").options(
+        cluster=servers.uri, dlog="/dl/orders", minPartitions=4, columns="dlsn,txid,payload"
+    )
+    rows = sorted(map(tuple, frame.load().collect()))
+    numbers = [10, 11, 12, 13, 20, 21, 22, 23]
+    assert [row[1:] for row in rows] == [(number, b"%d" % number) for number in numbers]
+    assert rows[0][0] == "1:0:1"

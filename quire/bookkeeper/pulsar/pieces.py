@@ -10,15 +10,15 @@ in the entries before it. Nothing is fenced.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, contextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
 from quire.aio.tasks import each
-from quire.bookkeeper.pieces import EntryPlace, LedgerPiece
+from quire.bookkeeper.pieces import EntryPlace, LedgerPiece, naming
 from quire.bookkeeper.pulsar.chunks import Chunks
 from quire.bookkeeper.pulsar.ledgers import ledgers_of, open_part, partitions_of
 from quire.bookkeeper.pulsar.managed_ledger import ManagedLedgerPart
@@ -26,7 +26,7 @@ from quire.bookkeeper.pulsar.messages import Chunk, PulsarMessage, decode_entry
 from quire.bookkeeper.pulsar.names import SINGLE, MessageId, TopicName
 from quire.client_ledgers import LedgerClient
 from quire.entry import Entry, EntryId
-from quire.errors import QuireError, UnreadableContentError
+from quire.errors import UnreadableContentError
 from quire.ledger.reader import LedgerReader
 
 AT_ONCE_MAX: Final = 16
@@ -72,7 +72,7 @@ async def list_pieces(
         record.
     """
     name = TopicName.parse(topic)
-    with naming(name):
+    with naming(f"topic {name}"):
         numbers = await partitions_of(client, name)
         ask = partial(_partition, client, name, begins, password)
         return list(chain.from_iterable(await each(numbers, ask, AT_ONCE_MAX)))
@@ -102,7 +102,7 @@ async def read_piece(
     Guarantees: as `read_topic`. Errors name the topic.
     """
     name = TopicName.parse(piece.log)
-    with naming(name):
+    with naming(f"topic {name}"):
         one = name.part(piece.part)
         entries = 0 if piece.is_newest else piece.last + 1
         opened = open_part(
@@ -117,18 +117,6 @@ async def read_piece(
         async with opened as (reader, _), aclosing(_runs(reader, piece)) as runs:
             async for run in runs:
                 yield [message for entry in run for message in await joining.take(entry)]
-
-
-@contextmanager
-def naming(name: TopicName) -> Iterator[None]:
-    """Let the errors in the block name the topic."""
-    try:
-        yield
-    except QuireError as error:
-        text = str(error)
-        if str(name) not in text:
-            error.args = (f"topic {name}: {text}",)
-        raise
 
 
 async def _partition(

@@ -148,7 +148,8 @@ def read_schema(options: Mapping[str, str]) -> str:
 def _system(given: Given) -> tuple[str, ForeignSystem]:
     kinds = [kind for kind in SYSTEMS if given.has(kind)]
     if not kinds:
-        given.required(next(iter(SYSTEMS)))
+        names = " or ".join(f".option({kind!r}, …)" for kind in SYSTEMS)
+        raise ConfigurationError(f"format {FORMAT!r} needs {names}")
     given.at_most_one(kinds[0], kinds)
     return kinds[0], SYSTEMS[kinds[0]]
 
