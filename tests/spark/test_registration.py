@@ -97,10 +97,10 @@ def test_the_module_that_spark_looks_for_has_the_source() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [(pyspark_quire, "quire"), (pyspark_quire_bookkeeper, "bookkeeper")]
+    ("module", "source"), [(pyspark_quire, "quire"), (pyspark_quire_bookkeeper, "bookkeeper")]
 )
 def test_a_missing_package_breaks_no_other_format(
-    module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark imports the module for the first Python data source, whichever that is."""
     with monkeypatch.context() as patch:
@@ -110,8 +110,8 @@ def test_a_missing_package_breaks_no_other_format(
         patch.setitem(sys.modules, "pyarrow", None)
         without = importlib.reload(module).DefaultSource
     importlib.reload(module)
-    assert without.name() == name
-    with pytest.raises(MissingExtraError, match=rf"'{name}'.*pyarrow.*quire\[spark\]"):
+    assert without.name() == source
+    with pytest.raises(MissingExtraError, match=rf"'{source}'.*pyarrow.*quire\[spark\]"):
         without({})
 
 
