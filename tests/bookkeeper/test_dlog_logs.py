@@ -16,6 +16,7 @@ from quire.bookkeeper.dlog.listing import ATTEMPTS_MAX, list_segments
 from quire.bookkeeper.dlog.log import (
     DlogRecord,
     dlog_pieces,
+    find_sequence,
     find_txid,
     read_dlog,
     read_piece,
@@ -145,9 +146,11 @@ async def test_a_log_is_read_whole_and_from_each_of_its_records() -> None:
             assert await read(client, record.dlsn) == whole[number:]
             assert await read(client, record.dlsn.next) == whole[number + 1 :]
             assert await find_txid(client, LOG, record.txid) == record.dlsn
+            assert await find_sequence(client, LOG, number) == record.dlsn
         assert await find_txid(client, LOG, 14) == whole[4].dlsn
         assert await find_txid(client, LOG, 0) == whole[0].dlsn
         assert await find_txid(client, LOG, 43) is None
+        assert await find_sequence(client, LOG, 15) is None
         await writer.append(entries(99, 1)[0])  # nobody fenced it
         await writer.close()
 
@@ -271,6 +274,7 @@ async def test_bare_entries_of_old_segments_are_read() -> None:
             store, f"{SEGMENTS}/logrecs_000000000000000007_000000000000000007", text.encode()
         )
         assert await read(client) == [DlogRecord(Dlsn(1, 0, 0), 7, b"77", None)]
+        assert await find_sequence(client, LOG, 0) is None
 
 
 async def test_an_end_of_the_log_is_no_record() -> None:
