@@ -30,6 +30,7 @@ from quire.errors import (
     CorruptRecordError,
     InvalidRequestError,
     NoSuchDlogError,
+    UnauthorizedError,
     UnreadableContentError,
 )
 from quire.ledger.writer import LedgerWriter
@@ -293,6 +294,23 @@ async def test_what_is_not_there_is_named() -> None:
         await make(store, "/wide", bound(more=',"10":{"tf":1}'))
         with pytest.raises(UnreadableContentError, match=r"is federated: .*/wide/.subnamespaces"):
             await anext(read_dlog(client, "/wide/orders"))
+        below = "/wide/.subnamespaces/NS_1"
+        await make(store, below, b"")
+        await make(store, f"{below}/orders/<default>/ledgers", b"0")
+        assert [each async for each in read_dlog(client, f"{below}/orders")] == []
+
+
+async def test_ledgers_with_a_password_need_it() -> None:
+    async with logs() as (store, client):
+        writer = await client.create_ledger(password=b"pw")
+        await writer.append_many(entries(10, 2))
+        await writer.close()
+        await unfinished(store, writer, 1)
+        found = [record async for record in read_dlog(client, LOG, password=b"pw")]
+        assert payloads(found) == [10, 11]
+        assert await find_txid(client, LOG, 11, password=b"pw") == found[1].dlsn
+        with pytest.raises(UnauthorizedError):
+            await read(client)
 
 
 async def test_ledgers_of_another_cluster_are_never_read() -> None:
