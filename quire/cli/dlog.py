@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from contextlib import aclosing, nullcontext
+from dataclasses import dataclass
 from typing import Final
 
 import click
 
-from quire.bookkeeper.dlog.log import DlogRecord, find_txid, read_dlog
+from quire.bookkeeper.dlog.log import DlogRecord, find_sequence, find_txid, read_dlog
 from quire.bookkeeper.dlog.names import Dlsn
 from quire.cli.output import note, print_json, progress, write_line
 from quire.cli.payloads import encode_payload, payload_fields, payload_option
@@ -17,17 +18,35 @@ from quire.cli.settings import Settings, run, with_settings
 from quire.client import Client
 from quire.errors import InvalidRequestError
 
-TXID: Final = "txid:"
+FINDERS: Final = {"txid:": find_txid, "seq:": find_sequence}
+"""How a record is found by a number, by the word before it."""
 
 
-def _place(text: str) -> Dlsn | int:
-    """Return a DLSN, or a transaction id."""
-    if text.startswith(TXID) and text.removeprefix(TXID).isdecimal():
-        return int(text.removeprefix(TXID))
+@dataclass(frozen=True, slots=True)
+class DlogNumber:
+    """The first record with a number, or a higher one."""
+
+    kind: str
+    number: int
+
+    @property
+    def words(self) -> str:
+        """Its name in a sentence."""
+        name = "transaction id" if self.kind == "txid:" else "sequence number"
+        return f"{name} {self.number}"
+
+
+def _place(text: str) -> Dlsn | DlogNumber:
+    for kind in FINDERS:
+        number = text.removeprefix(kind)
+        if number != text and number.isdecimal():
+            return DlogNumber(kind, int(number))
     try:
         return Dlsn.parse(text)
     except InvalidRequestError as error:
-        raise click.BadParameter(f"{error}; txid:N begins at a transaction id") from None
+        raise click.BadParameter(
+            f"{error}; txid:N begins at a transaction id, seq:N at a sequence number"
+        ) from None
 
 
 @click.group(short_help="Read logs of Apache DistributedLog.")
@@ -42,7 +61,7 @@ def dlog() -> None:
     "start",
     type=_place,
     metavar="PLACE",
-    help="First record to print: a DLSN, or txid:N for a transaction id or the next above it.",
+    help="First record to print: a DLSN; or txid:N, seq:N: that number, or the next above it.",
 )
 @click.option("--limit", type=click.IntRange(min=0), help="Records to print at most.")
 @payload_option
@@ -51,7 +70,7 @@ def dlog() -> None:
 def cat(
     settings: Settings,
     log: str,
-    start: Dlsn | int | None,
+    start: Dlsn | DlogNumber | None,
     limit: int | None,
     encoding: str,
     password: bytes,
@@ -73,7 +92,7 @@ def cat(
 async def _cat(
     settings: Settings,
     log: str,
-    start: Dlsn | int | None,
+    start: Dlsn | DlogNumber | None,
     limit: int | None,
     encoding: str,
     password: bytes,
@@ -81,7 +100,7 @@ async def _cat(
     shown = nullcontext(_ignore) if sys.stdout.isatty() else progress(f"Reading {log}", limit)
     async with settings.connect() as client:
         with shown as advance:
-            if isinstance(start, int):
+            if isinstance(start, DlogNumber):
                 start = await _find(client, log, start, password)
                 if start is None:
                     return
@@ -101,10 +120,10 @@ def _ignore(more: int) -> None:
     """The lines on the terminal are the progress."""
 
 
-async def _find(client: Client, log: str, txid: int, password: bytes) -> Dlsn | None:
-    found = await find_txid(client, log, txid, password=password)
+async def _find(client: Client, log: str, start: DlogNumber, password: bytes) -> Dlsn | None:
+    found = await FINDERS[start.kind](client, log, start.number, password=password)
     if found is None:
-        note(f"Log {log} has no record with transaction id {txid} or above.")
+        note(f"Log {log} has no record with {start.words} or above.")
     return found
 
 

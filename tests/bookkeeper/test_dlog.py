@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import pickle
 import struct
 from contextlib import suppress
@@ -266,6 +267,7 @@ DAMAGED_NAMESPACES = (
     "",
     "x",
     "1\nBKDL",
+    "x\nBKDL\n{}",
     "1\nBKDL\n{",
     "1\nBKDL\n[]",
     '1\nBKDL\n{"2":{"str":"/l"}}',
@@ -309,7 +311,12 @@ def test_dlsns_are_read_as_they_are_written(one: Dlsn) -> None:
     assert one < one.next
 
 
-@pytest.mark.parametrize("bad", ["", "1:2", "1:2:3:4", "-1:2:3", "a:b:c", "AAAA", "AQ=="])
+NOWHERE = base64.b64encode(struct.pack(">Bqqq", 1, 0, -1, -1)).decode()
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "1:2", "1:2:3:4", "-1:2:3", "a:b:c", "AAAA", "AQ==", NOWHERE, f"x{NOWHERE}"]
+)
 def test_other_texts_are_no_dlsns(bad: str) -> None:
     with pytest.raises(InvalidRequestError, match="form SEGMENT:ENTRY:SLOT"):
         Dlsn.parse(bad)

@@ -6,14 +6,17 @@ import pickle
 import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 import quire
+from quire.bookkeeper.dlog import log
 from quire.bookkeeper.dlog.listing import ATTEMPTS_MAX, list_segments
 from quire.bookkeeper.dlog.log import (
     DlogRecord,
     dlog_pieces,
+    find_sequence,
     find_txid,
     read_dlog,
     read_piece,
@@ -27,6 +30,7 @@ from quire.errors import (
     CorruptRecordError,
     InvalidRequestError,
     NoSuchDlogError,
+    UnauthorizedError,
     UnreadableContentError,
 )
 from quire.ledger.writer import LedgerWriter
@@ -143,9 +147,11 @@ async def test_a_log_is_read_whole_and_from_each_of_its_records() -> None:
             assert await read(client, record.dlsn) == whole[number:]
             assert await read(client, record.dlsn.next) == whole[number + 1 :]
             assert await find_txid(client, LOG, record.txid) == record.dlsn
+            assert await find_sequence(client, LOG, number) == record.dlsn
         assert await find_txid(client, LOG, 14) == whole[4].dlsn
         assert await find_txid(client, LOG, 0) == whole[0].dlsn
         assert await find_txid(client, LOG, 43) is None
+        assert await find_sequence(client, LOG, 15) is None
         await writer.append(entries(99, 1)[0])  # nobody fenced it
         await writer.close()
 
@@ -174,6 +180,22 @@ async def test_pieces_are_read_by_other_clients() -> None:
         assert found == whole[5:]
         with pytest.raises(InvalidRequestError, match="entries_max=0"):
             await anext(dlog_pieces(client, LOG, entries_max=0))
+
+
+async def test_a_piece_is_read_whole_though_bookies_know_less_by_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with logs() as (store, client):
+        await unfinished(store, await write(client, entries(10, 4)), 1)
+        (piece,) = [piece async for piece in dlog_pieces(client, LOG)]
+
+        async def nothing(*arguments: Any) -> int:
+            return -1
+
+        monkeypatch.setattr("quire.ledger.reader.covered_lac", nothing)
+        async with quire.connect(URI) as other:
+            found = [record async for record in read_piece(other, piece)]
+        assert payloads(found) == [10, 11, 12, 13]
 
 
 async def test_what_was_truncated_is_left_out() -> None:
@@ -210,6 +232,29 @@ async def test_an_open_segment_before_others_ends_the_reading_or_is_refused() ->
         assert payloads(await read(client)) == [10, 11, 12, 13, 20, 21]
 
 
+async def test_a_segment_that_is_completed_while_the_next_is_looked_at_is_read_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with logs() as (store, client):
+        rolled = await write(client, entries(10, 4))
+        await unfinished(store, rolled, 1)
+        prepared = await client.create_ledger()
+        await unfinished(store, prepared, 2)
+
+        async def roll(*arguments: Any) -> bool:
+            """The writer goes on, and ends the segment, before the next one is looked at."""
+            monkeypatch.undo()
+            await rolled.append(packet((5 << 16, 14, b"14")))
+            await rolled.close()
+            await prepared.append_many(entries(20, 2))
+            await prepared.close()
+            return await has_entries(*arguments)
+
+        has_entries = log._has_entries
+        monkeypatch.setattr(log, "_has_entries", roll)
+        assert payloads(await read(client)) == [10, 11, 12, 13, 14, 20, 21]
+
+
 async def test_missing_records_and_entries_are_errors() -> None:
     async with logs() as (store, client):
         ledger = await complete(store, client, 1, entries(10, 4)[1:], last=0)
@@ -230,6 +275,7 @@ async def test_bare_entries_of_old_segments_are_read() -> None:
             store, f"{SEGMENTS}/logrecs_000000000000000007_000000000000000007", text.encode()
         )
         assert await read(client) == [DlogRecord(Dlsn(1, 0, 0), 7, b"77", None)]
+        assert await find_sequence(client, LOG, 0) is None
 
 
 async def test_an_end_of_the_log_is_no_record() -> None:
@@ -248,6 +294,23 @@ async def test_what_is_not_there_is_named() -> None:
         await make(store, "/wide", bound(more=',"10":{"tf":1}'))
         with pytest.raises(UnreadableContentError, match=r"is federated: .*/wide/.subnamespaces"):
             await anext(read_dlog(client, "/wide/orders"))
+        below = "/wide/.subnamespaces/NS_1"
+        await make(store, below, b"")
+        await make(store, f"{below}/orders/<default>/ledgers", b"0")
+        assert [each async for each in read_dlog(client, f"{below}/orders")] == []
+
+
+async def test_ledgers_with_a_password_need_it() -> None:
+    async with logs() as (store, client):
+        writer = await client.create_ledger(password=b"pw")
+        await writer.append_many(entries(10, 2))
+        await writer.close()
+        await unfinished(store, writer, 1)
+        found = [record async for record in read_dlog(client, LOG, password=b"pw")]
+        assert payloads(found) == [10, 11]
+        assert await find_txid(client, LOG, 11, password=b"pw") == found[1].dlsn
+        with pytest.raises(UnauthorizedError):
+            await read(client)
 
 
 async def test_ledgers_of_another_cluster_are_never_read() -> None:
@@ -286,44 +349,62 @@ async def test_servers_and_roots_of_the_store_count() -> None:
 
 
 class Changing(MemoryStore):
-    """A store in which another client changes records between two readings."""
+    """A store in which another client changes a record after something was read."""
 
-    def __init__(self, changes: list[tuple[str, str]]) -> None:
+    def __init__(self, changes: list[tuple[str, str, str]]) -> None:
+        """Take the record or list that is read, the path that changes, its value or "" for none."""
         super().__init__()
         self.changes = changes
 
     async def get(self, path: str) -> Versioned:
         found = await super().get(path)
-        if self.changes and path == self.changes[0][0]:
-            for _, text in [self.changes.pop(0)]:
-                await self._apply(path, text, found.version)
+        await self._change_after(path)
         return found
 
-    async def _apply(self, path: str, text: str, version: int) -> None:
-        if text:
-            await self.put(path, text.encode(), version)
-        else:
-            await self.delete(path)
+    async def children(self, path: str) -> list[str]:
+        found = await super().children(path)
+        await self._change_after(f"{path}/")
+        return found
+
+    async def _change_after(self, read: str) -> None:
+        if self.changes and read == self.changes[0][0]:
+            _, target, text = self.changes.pop(0)
+            if text:
+                await self.put(target, text.encode(), (await super().get(target)).version)
+            else:
+                await self.delete(target)
 
 
-async def test_segments_are_listed_as_they_were_at_one_moment() -> None:
-    one, two = (f"{SEGMENTS}/logrecs_{number:018d}" for number in (1, 2))
-    active, whole = (f"{5 | truncation << 8};%d;1;1;1;%d;0;0;0;0;0" for truncation in (0, WHOLE))
-    store = Changing([(one, whole % (1, 1)), (two, "")])
+ONE, TWO = (f"{SEGMENTS}/logrecs_{number:018d}" for number in (1, 2))
+ACTIVE, GONE = (f"{5 | truncation << 8};%d;1;1;1;%d;0;0;0;0;0" for truncation in (0, WHOLE))
+
+
+@pytest.mark.parametrize(
+    ("changes", "left"),
+    [
+        ([(ONE, ONE, GONE % (1, 1)), (TWO, TWO, "")], []),
+        ([(ONE, TWO, "")], [1]),
+        ([(f"{SEGMENTS}/", TWO, "")], [1]),
+        ([(ONE, ONE, GONE % (1, 1))], [2]),
+    ],
+)
+async def test_segments_are_listed_as_they_were_at_one_moment(
+    changes: list[tuple[str, str, str]], left: list[int]
+) -> None:
+    store = Changing(list(changes))
     await make(store, NAMESPACE, bound())
     await make(store, SEGMENTS, b"0")
-    await make(store, one, (active % (1, 1)).encode())
-    await make(store, two, (active % (2, 2)).encode())
+    await make(store, ONE, (ACTIVE % (1, 1)).encode())
+    await make(store, TWO, (ACTIVE % (2, 2)).encode())
     found = await list_segments(store, ROOT, DlogName.parse(LOG))
-    assert found == [], "the first is truncated by now, and the second gone"
+    assert [each.number for each in found] == left
 
 
 async def test_a_log_that_keeps_changing_is_an_error() -> None:
-    one = f"{SEGMENTS}/logrecs_{1:018d}"
-    text = "5;1;1;1;1;1;0;0;0;0;0"
-    store = Changing([(one, text)] * ATTEMPTS_MAX)
+    value = ACTIVE % (1, 1)
+    store = Changing([(ONE, ONE, value)] * ATTEMPTS_MAX)
     await make(store, NAMESPACE, bound())
     await make(store, SEGMENTS, b"0")
-    await make(store, one, text.encode())
-    with pytest.raises(ConflictError, match=f"{one} changed while the segments of {LOG}"):
+    await make(store, ONE, value.encode())
+    with pytest.raises(ConflictError, match=f"{ONE} changed while the segments of {LOG}"):
         await list_segments(store, ROOT, DlogName.parse(LOG))

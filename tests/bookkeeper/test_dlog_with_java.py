@@ -125,7 +125,7 @@ def read_by_command(uri: str, expected: Sequence[DlogRecord]) -> None:
     done = run_quire("--store", uri, "dlog", "cat", place)
     assert done.out.encode() == b"".join(each.payload + b"\n" for each in expected)
     third = expected[2]
-    for start in (str(third.dlsn), f"txid:{third.txid}"):
+    for start in (str(third.dlsn), f"txid:{third.txid}", f"seq:{third.sequence}"):
         words = ("dlog", "cat", log, "--from", start, "--limit", "2", "--json")
         first, second = run_quire("--store", uri, *words).json
         assert first["dlsn"] == str(third.dlsn)
@@ -135,7 +135,8 @@ def read_by_command(uri: str, expected: Sequence[DlogRecord]) -> None:
         (f"{NAMESPACE}/missing",): (f"log {NAMESPACE}/missing is not at", 3),
         ("several",): ("form /namespace/name", 2),
         (log, "--from", "here"): ("txid:N begins at a transaction id", 2),
-        (log, "--from", "txid:999999"): ("no record with transaction id 999999", 0),
+        (log, "--from", "txid:999999"): ("no record with transaction id 999999 or above", 0),
+        (log, "--from", "seq:999999"): ("no record with sequence number 999999 or above", 0),
     }
     for arguments, (why, code) in refused.items():
         done = run_quire("--store", uri, "dlog", "cat", *arguments)

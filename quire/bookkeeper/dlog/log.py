@@ -14,7 +14,7 @@ can be sent to other processes, and `read_piece` reads it there. So a source of 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
@@ -134,14 +134,66 @@ async def find_txid(
 
     Cancellation: ends the search only.
     """
-    for segment in await _segments(client, DlogName.parse(log)):
-        if segment.last_txid is None or segment.last_txid >= txid:
-            records = read_dlog(client, log, start=segment.begin, password=password)
-            async with aclosing(records):
-                async for record in records:
-                    if record.txid >= txid:
-                        return record.dlsn
-            return None
+    return await _find(
+        client,
+        log,
+        password,
+        lambda segment: segment.last_txid is None or segment.last_txid >= txid,
+        lambda record: record.txid >= txid,
+    )
+
+
+async def find_sequence(
+    client: LedgerClient, log: str, sequence: int, *, password: bytes = b""
+) -> Dlsn | None:
+    """Return where the first record with a sequence number, or a higher one, is.
+
+    Args:
+        client: as for `read_dlog`.
+        log: as for `read_dlog`.
+        sequence: the sequence number, from 0.
+        password: as for `read_dlog`.
+
+    Returns:
+        The record's DLSN, for `start`; None if no confirmed record has such a number. Segments
+        with lower numbers, or without numbers, are not read.
+
+    Raises:
+        QuireError: as `read_dlog`.
+
+    Cancellation: ends the search only.
+    """
+
+    def may_have(segment: DlogSegment) -> bool:
+        if segment.start is None:
+            return False
+        return not segment.is_complete or segment.start + segment.count > sequence
+
+    return await _find(
+        client,
+        log,
+        password,
+        may_have,
+        lambda record: record.sequence is not None and record.sequence >= sequence,
+    )
+
+
+async def _find(
+    client: LedgerClient,
+    log: str,
+    password: bytes,
+    may_have: Callable[[DlogSegment], bool],
+    is_wanted: Callable[[DlogRecord], bool],
+) -> Dlsn | None:
+    """Return where the first wanted record is, from the first segment on that may have it."""
+    segments = await _segments(client, DlogName.parse(log))
+    begin = next((segment.begin for segment in segments if may_have(segment)), None)
+    if begin is None:
+        return None
+    async with aclosing(read_dlog(client, log, start=begin, password=password)) as records:
+        async for record in records:
+            if is_wanted(record):
+                return record.dlsn
     return None
 
 
