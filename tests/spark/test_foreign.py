@@ -5,16 +5,20 @@ from __future__ import annotations
 import pickle
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from quire.bookkeeper.pieces import EntryPlace
-from quire.errors import ConfigurationError, PositionTrimmedError
+from quire.bookkeeper.pieces import EntryPlace, LedgerPiece
+from quire.bookkeeper.pulsar.messages import PulsarMessage
+from quire.bookkeeper.pulsar.names import MessageId
+from quire.errors import ConfigurationError, PositionTrimmedError, UnreadableContentError
 from quire.spark.bookkeeper.options import ForeignOptions, read_schema
 from quire.spark.bookkeeper.places import Stand, from_json, reached, start_of, to_json
 from quire.spark.bookkeeper.reading import ForeignBatchReader
 from quire.spark.bookkeeper.stream import ForeignStreamReader
+from quire.spark.bookkeeper.topics import COLUMNS as TOPIC_COLUMNS
 from quire.spark.versions import ReadMaxRows
 from tests.spark.foreign import URI, ForeignSystemInMemory, in_memory, options, rows, stream_options
 
@@ -73,6 +77,15 @@ def test_names_are_full_and_passwords_hidden() -> None:
     assert read_schema({**given, "columns": "key,properties"}) == (
         "`key` binary, `properties` map<string, string>"
     )
+
+
+def test_a_time_that_no_timestamp_holds_is_named() -> None:
+    (piece,) = [LedgerPiece("t", -1, 7, 7, 0, 0, None, True, 7)]
+    late = PulsarMessage(MessageId(-1, 7, 0), b"x", None, None, {}, 5, 2**62, "maker", 0, None)
+    assert TOPIC_COLUMNS["publish_time"].value(piece, late) == 5000
+    assert TOPIC_COLUMNS["event_time"].value(piece, replace(late, event_ms=None)) is None
+    with pytest.raises(UnreadableContentError, match=r"7:0:-1 of topic t has event_time 4611.*col"):
+        TOPIC_COLUMNS["event_time"].value(piece, late)
 
 
 def fill(system: ForeignSystemInMemory) -> list[tuple[int, int, int, str]]:
