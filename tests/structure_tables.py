@@ -107,7 +107,16 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.metastore",
         "quire.wire.varint",
     ),
-    "quire.bookkeeper.pulsar.topic": (*VALUES, "quire.bookkeeper", "quire.client_ledgers"),
+    **{
+        f"quire.bookkeeper.pulsar.{module}": (
+            *VALUES,
+            "quire.bookkeeper",
+            "quire.client_ledgers",
+            "quire.ledger.reader",
+        )
+        for module in ("ledgers", "pieces", "topic")
+    },
+    "quire.bookkeeper.dlog.log": (*VALUES, "quire.bookkeeper", "quire.client_ledgers"),
     "quire.bookkeeper.serving": (
         *VALUES,
         "quire.bookkeeper",
@@ -320,6 +329,14 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.log",
         "quire.ledger",
     ),
+    "quire.spark.bookkeeper": (
+        *VALUES,
+        "quire.spark",
+        "quire.columns",
+        "quire.sync",
+        "quire.bookkeeper",
+        "quire.client_ledgers",
+    ),
     "quire.cli": ("quire",),
     "quire.__main__": ("quire.cli",),
     "quire": ("quire",),
@@ -460,6 +477,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     ),
     "lz4": (
         "quire.log.records.batch",
+        "quire.bookkeeper.dlog.records",
         "quire.gateway.kafka.unpacking",
         "quire.bookkeeper.pulsar.compression",
     ),

@@ -9,7 +9,8 @@ Read `protobuf.py` and `status.py`, then `wire3.py` and `wire2.py` (the two prot
 bookies), `connection.py` and `apache_bookie.py`; `text_format.py`, `metadata_format.py`,
 `layouts.py`, `registration.py` (its metadata in ZooKeeper), `ledger_ids.py`, `records.py` and
 `registrations.py`; `uri.py`, `tls.py`, `read_only.py` and `cluster.py`.
-`pulsar/` reads topics of Pulsar.
+`pieces.py` are parts of logs of other systems; `pulsar/` reads topics of Pulsar, `dlog/` logs of
+DistributedLog.
 
 May import: values, quire.ledger, quire.metastore, quire.wire.varint.
 """

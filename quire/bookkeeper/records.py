@@ -53,6 +53,11 @@ class ApacheRecords:
         """See `LedgerRecords.uri`."""
         return self._store.uri
 
+    @property
+    def root(self) -> str:
+        """The path of the cluster's ledgers."""
+        return self._layout.root
+
     async def feature_level(self) -> int:
         """See `LedgerRecords.feature_level`."""
         return 0

@@ -34,6 +34,7 @@ PLACES: Final = {
     "certificates": "quire.cli.certificates:certificates",
     "rights": "quire.cli.rights:rights",
     "pulsar": "quire.cli.pulsar:pulsar",
+    "dlog": "quire.cli.dlog:dlog",
 }
 """Where each command is. A process imports the one that its arguments name."""
 

@@ -55,6 +55,7 @@
     │   ├── PositionTrimmedError       the position was trimmed; `first` is the first one left
     │   ├── NoSuchBookieError          the cluster has no record of the bookie
     │   ├── NoSuchTopicError           the store has no record of a topic of Pulsar
+    │   ├── NoSuchDlogError            the store has no record of a log of DistributedLog
     │   └── RecordsMissingError        a consumer's next records have left the log
     ├── ClosedError                the handle, ledger or log takes no more appends
     │   ├── LedgerClosedError          the ledger was closed
@@ -78,7 +79,7 @@
     │   │   └── MissingKeyError            its key is not among the given keys
     │   ├── UnsupportedError           the system cannot do it
     │   │   ├── OpenedReadOnlyError        it was opened to be read only
-    │   │   └── UnreadableContentError     data of Pulsar that quire cannot read
+    │   │   └── UnreadableContentError     data of another system that quire cannot read
     │   ├── RefusedError               a bookie refuses this program as it is
     │   │   ├── TlsMismatchError           one side wants TLS, and the other has none
     │   │   ├── ClientRefusedError         a bookie does not serve this client, and says why
@@ -196,6 +197,7 @@ from quire.errors.peers import (
     LevelNeededError,
     MissingRightsError,
     NoSuchBookieError,
+    NoSuchDlogError,
     NoSuchTopicError,
     NotPermittedError,
     OpenedReadOnlyError,
@@ -269,6 +271,7 @@ __all__ = [
     "MissingRightsError",
     "NoSuchBookieError",
     "NoSuchCursorError",
+    "NoSuchDlogError",
     "NoSuchEntryError",
     "NoSuchLedgerError",
     "NoSuchLogError",

@@ -126,6 +126,19 @@ class NoSuchTopicError(NotFoundError):
         self.uri = uri
 
 
+class NoSuchDlogError(NotFoundError):
+    """The metadata store has no record of a log of DistributedLog."""
+
+    def __init__(self, log: str, path: str, uri: str) -> None:
+        super().__init__(
+            f"DistributedLog's log {log} is not at {path} of {uri}: check the namespace, the name "
+            "and the root of the URI"
+        )
+        self.log = log
+        self.path = path
+        self.uri = uri
+
+
 class RefusedError(InvalidRequestError):
     """A bookie refuses this program as it is: a certificate, an option or a right is missing."""
 

@@ -209,6 +209,7 @@ COMMANDS: Final[Mapping[str, frozenset[Action]]] = {
     "context list": FILES_ONLY,
     "context remove": FILES_ONLY,
     "context use": FILES_ONLY,
+    "dlog cat": _READS,
     "dump": frozenset({ADMINISTER}),
     "election lead": frozenset({APPEND}),
     "election watch": _LOOKS,

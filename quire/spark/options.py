@@ -96,21 +96,24 @@ _OF_KAFKA: Final = {
 class Given:
     """The options of one call, by the names they are documented under."""
 
-    def __init__(self, options: Mapping[str, str], known: Iterable[str], what: str) -> None:
+    def __init__(
+        self, options: Mapping[str, str], known: Iterable[str], what: str, source: str = "quire"
+    ) -> None:
+        self._source = source
         names = {name.lower(): name for name in known}
         for key in sorted(options):
             if key.lower() not in names:
                 ours = {name.lower(): ours for name, ours in _OF_KAFKA.items()}.get(key.lower())
                 known_names = ours if ours in names.values() else ", ".join(sorted(names.values()))
                 raise ConfigurationError(
-                    f"option {key!r} is not one of {what} format 'quire': use {known_names}"
+                    f"option {key!r} is not one of {what} format {source!r}: use {known_names}"
                 )
         self._values = {names[key.lower()]: value for key, value in options.items()}
 
     def required(self, name: str) -> str:
         """Return an option that has to be given. Raises `ConfigurationError` naming it."""
         if not self._values.get(name):
-            raise ConfigurationError(f"format 'quire' needs .option({name!r}, …)")
+            raise ConfigurationError(f"format {self._source!r} needs .option({name!r}, …)")
         return self._values[name]
 
     def get(self, name: str, parse: Callable[[str], T], default: T) -> T:
@@ -183,9 +186,9 @@ class ReadOptions:
                 "startingOffsets", parse_starting if streaming else _batch_start, EVERYWHERE_FIRST
             ),
             ending=given.get("endingOffsets", parse_ending, EVERYWHERE_LAST),
-            records_per_trigger=given.get("maxRecordsPerTrigger", _positive, None),
+            records_per_trigger=given.get("maxRecordsPerTrigger", positive, None),
             minimum=_minimum(given),
-            fail_on_data_loss=given.get("failOnDataLoss", _flag, True),
+            fail_on_data_loss=given.get("failOnDataLoss", flag, True),
             cursor=given.get("cursor", _name, None),
             key_file=given.get("keyFile", str, None),
         )
@@ -258,9 +261,9 @@ class WriteOptions:
         given = Given(options, _WRITE, "a write to")
         usual = Replication()
         replication = Replication(
-            given.get("ensemble", _positive, usual.ensemble),
-            given.get("writeQuorum", _positive, usual.write_quorum),
-            given.get("ackQuorum", _positive, usual.ack_quorum),
+            given.get("ensemble", positive, usual.ensemble),
+            given.get("writeQuorum", positive, usual.write_quorum),
+            given.get("ackQuorum", positive, usual.ack_quorum),
         )
         if routed:
             _check_routed(given)
@@ -318,7 +321,7 @@ def _schema_of(ledger: LedgerId | None) -> dict[str, str]:
 
 def _columns_of(ledger: LedgerId | None) -> Callable[[str], tuple[str, ...]]:
     def parse(text: str) -> tuple[str, ...]:
-        columns = tuple(dict.fromkeys(_names(text)))
+        columns = tuple(dict.fromkeys(names_of(text)))
         for name in columns:
             if name not in _schema_of(ledger):
                 raise ValueError(f"{name!r} is not one of {', '.join(_schema_of(ledger))}")
@@ -343,15 +346,15 @@ def _bounds(given: Given) -> Bounds:
 
 def _limits(given: Given) -> PartitionLimits:
     return PartitionLimits(
-        given.get("splitBytes", _size, SPLIT_BYTES),
-        given.get("minPartitions", _positive, 1),
-        given.get("maxRecordsPerPartition", _positive, None),
+        given.get("splitBytes", size_of, SPLIT_BYTES),
+        given.get("minPartitions", positive, 1),
+        given.get("maxRecordsPerPartition", positive, None),
     )
 
 
 def _minimum(given: Given) -> BatchMinimum:
-    records_min = given.get("minOffsetsPerTrigger", _positive, 0)
-    records_max = given.get("maxRecordsPerTrigger", _positive, None)
+    records_min = given.get("minOffsetsPerTrigger", positive, 0)
+    records_max = given.get("maxRecordsPerTrigger", positive, None)
     if records_max is not None and records_min > records_max:
         raise ConfigurationError(
             f"minOffsetsPerTrigger={records_min} is above maxRecordsPerTrigger={records_max}: "
@@ -416,10 +419,11 @@ def _logs(given: Given) -> tuple[str, ...]:
     if given.has("subscribePattern") and not given.has("log"):
         return ()
     given.required("log")
-    return given.get("log", _names, ())
+    return given.get("log", names_of, ())
 
 
-def _names(text: str) -> tuple[str, ...]:
+def names_of(text: str) -> tuple[str, ...]:
+    """Return the names in a list with commas, at least one. Raises `ValueError`."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise ValueError("write at least one name")
@@ -449,7 +453,7 @@ def _one_name(text: str) -> str:
 
 def _only_payload(text: str) -> Any:
     """A view that SQL inserts into has the options of a read."""
-    if _names(text) != ("payload",):
+    if names_of(text) != ("payload",):
         raise ValueError("a view that takes records has columns 'payload'")
 
 
@@ -459,20 +463,23 @@ def _natural(text: str) -> Any:
     return int(text)
 
 
-def _positive(text: str) -> Any:
+def positive(text: str) -> Any:
+    """Return a whole number above 0. Raises `ValueError`."""
     if _natural(text) == 0:
         raise ValueError("write a whole number above 0")
     return int(text)
 
 
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
+    """Return a size in bytes, above 0. Raises `ValueError`."""
     size = parse_bytes(text)
     if size < 1:
         raise ValueError("write a size above 0, such as 64MiB")
     return size
 
 
-def _flag(text: str) -> bool:
+def flag(text: str) -> bool:
+    """Return whether a text is true. Raises `ValueError`."""
     if text.lower() not in _FLAGS:
         raise ValueError("write true or false")
     return _FLAGS[text.lower()]

@@ -1,4 +1,5 @@
-"""Packs the spans of a snapshot into partitions: one task reads several small segments.
+"""Packs the spans of a snapshot into partitions: one task reads several small segments. Pieces of
+ledgers of another system (`quire/bookkeeper/pieces.py`) are packed alike.
 
 Starting a task costs Spark about 50 ms, and opening a segment costs a few round trips. So a
 partition takes consecutive spans until it has enough to do. A segment counts as its bytes and an
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
-from typing import Final, TypeAlias
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from quire.log.reading.span import Span
 
@@ -33,6 +34,30 @@ OPEN_ENTRY_BYTES: Final = 16 * 1024
 """A guess for entries of a segment that is still written: its length is not known. A full one has
 64 KiB, a lone record has less.
 """
+
+
+class Packable(Protocol):
+    """Entries `first` … `last` of a ledger."""
+
+    @property
+    def first(self) -> int: ...
+
+    @property
+    def last(self) -> int: ...
+
+    @property
+    def size(self) -> int | None:
+        """Bytes, estimated; None for a ledger that is still written."""
+
+    @property
+    def records(self) -> int:
+        """How many records are wanted, estimated."""
+
+    def split_into(self: S, pieces: int) -> list[S]:
+        """Return parts of about the same number of entries, in order."""
+
+
+S = TypeVar("S", bound=Packable)
 
 Packed: TypeAlias = tuple[Span, ...]
 """The spans of one partition, in order."""
@@ -49,11 +74,11 @@ class PartitionLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(Generic[S]):
     """A part of a span. `place` orders pieces as the log has them."""
 
     place: tuple[int, int]
-    span: Span
+    span: S
     bytes: int
     records: int
 
@@ -65,14 +90,14 @@ class _Piece:
     def entries(self) -> int:
         return self.span.last - self.span.first + 1
 
-    def cut(self, pieces: int) -> list[_Piece]:
+    def cut(self, pieces: int) -> list[_Piece[S]]:
         """Return so many pieces of about the same number of entries."""
         spans = self.span.split_into(pieces)
         size, records = -(-self.bytes // pieces), -(-self.records // pieces)
         return [_Piece((self.place[0], span.first), span, size, records) for span in spans]
 
 
-def pack(spans: Sequence[Span], limits: PartitionLimits) -> list[Packed]:
+def pack(spans: Sequence[S], limits: PartitionLimits) -> list[tuple[S, ...]]:
     """Return the partitions of some spans, in order."""
     whole = [_piece_of(index, span) for index, span in enumerate(spans)]
     share = -(-sum(piece.cost for piece in whole) // limits.partitions_min)
@@ -85,16 +110,14 @@ def pack(spans: Sequence[Span], limits: PartitionLimits) -> list[Packed]:
     ]
 
 
-def _piece_of(index: int, span: Span) -> _Piece:
+def _piece_of(index: int, span: S) -> _Piece[S]:
     size = span.size
     if size is None:
         size = (span.last - span.first + 1) * OPEN_ENTRY_BYTES
-    offsets, bounds = span.offsets, span.bounds
-    wanted = range(max(offsets.start, bounds.first_offset), min(offsets.stop, bounds.end_offset))
-    return _Piece((index, span.first), span, size, len(wanted))
+    return _Piece((index, span.first), span, size, span.records)
 
 
-def _cut(piece: _Piece, bytes_max: int, records_max: int | None) -> list[_Piece]:
+def _cut(piece: _Piece[S], bytes_max: int, records_max: int | None) -> list[_Piece[S]]:
     pieces = -(-piece.bytes // bytes_max)
     if records_max is not None:
         pieces = max(pieces, -(-piece.records // records_max))
@@ -102,10 +125,10 @@ def _cut(piece: _Piece, bytes_max: int, records_max: int | None) -> list[_Piece]
 
 
 def _gather(
-    pieces: Iterable[_Piece], bytes_max: int, records_max: int | None
-) -> Iterator[list[_Piece]]:
+    pieces: Iterable[_Piece[S]], bytes_max: int, records_max: int | None
+) -> Iterator[list[_Piece[S]]]:
     """Put consecutive pieces together as long as they stay within the limits."""
-    together: list[_Piece] = []
+    together: list[_Piece[S]] = []
     cost = records = 0
     for piece in pieces:
         is_full = cost + piece.cost > bytes_max
@@ -120,7 +143,7 @@ def _gather(
         yield together
 
 
-def _divide(partitions: list[list[_Piece]], partitions_min: int) -> list[list[_Piece]]:
+def _divide(partitions: list[list[_Piece[S]]], partitions_min: int) -> list[list[_Piece[S]]]:
     """Divide the most expensive partition until there are enough of them."""
     whole = [each for each in partitions if not _is_divisible(each)]
     waiting = [(-_cost(each), each[0].place, each) for each in partitions if _is_divisible(each)]
@@ -135,15 +158,15 @@ def _divide(partitions: list[list[_Piece]], partitions_min: int) -> list[list[_P
     return sorted(whole, key=lambda each: each[0].place)
 
 
-def _is_divisible(partition: list[_Piece]) -> bool:
+def _is_divisible(partition: list[_Piece[S]]) -> bool:
     return len(partition) > 1 or partition[0].entries > 1
 
 
-def _cost(partition: list[_Piece]) -> int:
+def _cost(partition: list[_Piece[S]]) -> int:
     return sum(piece.cost for piece in partition)
 
 
-def _halves(partition: list[_Piece]) -> tuple[list[_Piece], list[_Piece]]:
+def _halves(partition: list[_Piece[S]]) -> tuple[list[_Piece[S]], list[_Piece[S]]]:
     if len(partition) == 1:
         first, last = partition[0].cut(2)
         return [first], [last]

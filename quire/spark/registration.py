@@ -1,8 +1,9 @@
-"""Makes format `quire` known to a session, and the session known to a thread.
+"""Makes the formats known to a session, and the session known to a thread.
 
-Spark finds the format by itself where quire is installed (`pyspark_quire.py`). It looks for the
-formats of Python in the session that is active in the calling thread. A thread that a program
-starts has none, and `save` fails there with "Failed to find the data source".
+Spark finds the formats by itself where quire is installed (`pyspark_quire.py`,
+`pyspark_quire_bookkeeper.py`). It looks for the formats of Python in the session that is active in
+the calling thread. A thread that a program starts has none, and `save` fails there with "Failed to
+find the data source".
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from quire.spark.bookkeeper.source import BookKeeperDataSource
 from quire.spark.source import LogDataSource
 
 
 def register(spark: SparkSession) -> None:
-    """Register format `quire` in a session, and make the session this thread's active one.
+    """Register both formats in a session, and make the session this thread's active one.
 
     Call it in each thread of a pool that reads or writes (`initializer=register`), and where Spark
     does not find the format by itself. It may be called repeatedly.
@@ -29,9 +31,10 @@ def register(spark: SparkSession) -> None:
 
     Guarantees: no job of Spark is started.
     """
-    try:
-        spark.dataSource.register(LogDataSource)
-    except AnalysisException as error:
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # as 4.0 says of what it found
-            raise
+    for source in (LogDataSource, BookKeeperDataSource):
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as error:
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":  # 4.0, of those that it found
+                raise
     spark.createDataFrame([], "id int")  # the public call that makes a session active

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from contextlib import suppress
 
-import google_crc32c
 import lz4.block
 import pytest
 from hypothesis import given
@@ -26,16 +24,10 @@ from quire.errors import (
     QuireError,
     UnreadableContentError,
 )
-from tests.support.pulsar import AGAIN, ENTRIES
+from tests.support.pulsar import AGAIN, ENTRIES, entry
 
 AT = MessageId(-1, 7, 3)
 BASE: list[Field] = [(1, "p"), (2, 5), (3, 1000)]
-
-
-def entry(fields: Sequence[Field], payload: bytes = b"x") -> bytes:
-    head = encode(fields)
-    rest = struct.pack(">I", len(head)) + head + payload
-    return b"\x0e\x01" + struct.pack(">I", google_crc32c.value(rest)) + rest
 
 
 def messages(name: str) -> list[PulsarMessage]:
@@ -225,7 +217,7 @@ def test_the_list_of_ledgers_in_its_forms() -> None:
     )
     expected = (
         ManagedLedgerPart(27, 9, is_offloaded=True),
-        ManagedLedgerPart(28, 3),
+        ManagedLedgerPart(28, 3, 144),
         ManagedLedgerPart(29, 0),
     )
     text = (

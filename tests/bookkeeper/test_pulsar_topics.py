@@ -79,7 +79,7 @@ async def test_an_open_ledger_before_the_newest_is_refused() -> None:
         await writer.append_many([ENTRIES["plain"], ENTRIES["indexed"]])
         newest = await write(client, [ENTRIES["plain"]])
         await register(tree, "torn", [(writer.ledger, 0), (newest, 1)])
-        with pytest.raises(UnreadableContentError, match=f"not closed.* ledger {newest} is"):
+        with pytest.raises(UnreadableContentError, match="not closed, and newer ones"):
             await read(client, "torn")
         later = await read(client, "torn", MessageId(-1, newest, 0))
         assert [each.payload for each in later] == [b"hello"]

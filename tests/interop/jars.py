@@ -1,4 +1,4 @@
-"""The jars of BookKeeper, Kafka, Pulsar, gRPC and Spark's Kafka source, and the Java for them.
+"""The jars of Apache's systems, gRPC and Spark's Kafka source, and the Java for them.
 
 Ivy and Janino come with PySpark, which the tests have anyway. Ivy installs the jars of a version
 from Maven Central, once for each version; its own cache in the user's home serves other checkouts.
@@ -152,6 +152,15 @@ def install_pulsar(version: str = PULSAR, cache: Path = CACHE) -> Path:
     return _install("Apache Pulsar", f"pulsar-{version}", [*wanted, BESIDE], cache)
 
 
+def install_dlog(version: str = NEWEST, cache: Path = CACHE) -> Path:
+    """Return the directory of the jars that make DistributedLog's logs, as `install` does.
+
+    Raises `JarsMissingError`, `ConfigurationError` without Java or PySpark.
+    """
+    wanted = [("org.apache.distributedlog", "distributedlog-core", version), BESIDE]
+    return _install("Apache DistributedLog", f"dlog-{version}", wanted, cache)
+
+
 def _retrieve(title: str, wanted: Sequence[Artifact], jars: Path, alone: bool) -> None:
     others = str(not alone).lower()
     texts = [DEPENDENCY.format(*each, others) for each in wanted]
@@ -208,5 +217,6 @@ if __name__ == "__main__":
         install_grpc()
         install_spark_kafka()
         install_pulsar()
+        install_dlog()
     except (ConfigurationError, JarsMissingError) as error:
         sys.exit(f"{error}\nThe tests that need it will fail.")

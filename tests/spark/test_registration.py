@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pyspark_quire
+import pyspark_quire_bookkeeper
 import quire.spark
 from quire.errors import ConfigurationError, MissingExtraError
 from quire.spark import LogDataSource
+from quire.spark.bookkeeper.source import BookKeeperDataSource
 from quire.spark.jobs import audit_logs
 from quire.spark.jobs.workers import run_in_workers
 from quire.spark.options import ReadOptions, WriteOptions
@@ -90,19 +93,25 @@ def test_jobs_need_no_context(cluster: str) -> None:
 
 def test_the_module_that_spark_looks_for_has_the_source() -> None:
     assert pyspark_quire.DefaultSource is LogDataSource
+    assert pyspark_quire_bookkeeper.DefaultSource is BookKeeperDataSource
 
 
-def test_a_missing_package_breaks_no_other_format(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("module", "source"), [(pyspark_quire, "quire"), (pyspark_quire_bookkeeper, "bookkeeper")]
+)
+def test_a_missing_package_breaks_no_other_format(
+    module: ModuleType, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Spark imports the module for the first Python data source, whichever that is."""
     with monkeypatch.context() as patch:
         for name in [each for each in sys.modules if each.startswith("quire.spark")]:
             patch.delitem(sys.modules, name)
         patch.delitem(sys.modules, "quire.columns", raising=False)
         patch.setitem(sys.modules, "pyarrow", None)
-        without = importlib.reload(pyspark_quire).DefaultSource
-    importlib.reload(pyspark_quire)
-    assert without.name() == "quire"
-    with pytest.raises(MissingExtraError, match=r"pyarrow.*quire\[spark\]"):
+        without = importlib.reload(module).DefaultSource
+    importlib.reload(module)
+    assert without.name() == source
+    with pytest.raises(MissingExtraError, match=rf"'{source}'.*pyarrow.*quire\[spark\]"):
         without({})
 
 

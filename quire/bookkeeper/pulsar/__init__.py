@@ -5,10 +5,10 @@ a message, a batch of messages, or a chunk of one. Nothing here writes, fences o
 broker that owns the topic notices no reader.
 
 Read `names.py` (topics and message ids), `managed_ledger.py` (the list of ledgers),
-`compression.py`, `messages.py` (the contents of an entry), `chunks.py`, and `topic.py`, the
-reader. All but the last are pure.
+`compression.py`, `messages.py` (the contents of an entry), `chunks.py`, which are pure;
+`ledgers.py`, `topic.py`, the reader, and `pieces.py` for several readers of one topic.
 
 Not here: schemas, cursors, compacted topics, and all that docs/bookkeeper.md names as refused.
 
-May import: values, quire.bookkeeper; `topic.py` also quire.client_ledgers.
+May import: values, quire.bookkeeper; the readers also quire.client_ledgers and quire.ledger.reader.
 """

@@ -31,6 +31,8 @@ class ManagedLedgerPart:
     ledger: int
     entries: int
     """How many entries it has, 0 while it is open."""
+    size: int = 0
+    """Its payload in bytes, 0 while it is open."""
     is_offloaded: bool = False
     """Whether its only copy is in long-term storage."""
 
@@ -70,6 +72,7 @@ def _of_message(info: Message) -> ManagedLedgerPart:
     return _part(
         info.number(1),
         info.number(2, 0),
+        info.number(3, 0),
         is_offloaded=bool(away.number(3, 0)) and bool(away.number(4, 0)),
     )
 
@@ -79,16 +82,16 @@ def _of_text(fields: Iterable[text_format.TextField]) -> Iterable[ManagedLedgerP
         if name != "ledgerInfo" or not isinstance(value, tuple):
             continue
         inner = dict(value)
-        ledger, entries = inner.get("ledgerId"), inner.get("entries", 0)
-        if not isinstance(ledger, int) or not isinstance(entries, int):
-            raise MalformedError(f"ledgerId {ledger!r}, entries {entries!r}")
+        ledger, entries, size = (inner.get(key, 0) for key in ("ledgerId", "entries", "size"))
+        if "ledgerId" not in inner or not all(isinstance(n, int) for n in (ledger, entries, size)):
+            raise MalformedError(f"ledgerId {ledger!r}, entries {entries!r}, size {size!r}")
         away = inner.get("offloadContext", ())
         flags = dict(away) if isinstance(away, tuple) else {}
         gone = flags.get("complete") == "true" and flags.get("bookkeeperDeleted") == "true"
-        yield _part(ledger, entries, is_offloaded=gone)
+        yield _part(ledger, entries, size, is_offloaded=gone)
 
 
-def _part(ledger: int, entries: int, *, is_offloaded: bool) -> ManagedLedgerPart:
-    if ledger < 0 or entries < 0:
-        raise MalformedError(f"ledger {ledger} of {entries} entries")
-    return ManagedLedgerPart(ledger, entries, is_offloaded)
+def _part(ledger: int, entries: int, size: int, *, is_offloaded: bool) -> ManagedLedgerPart:
+    if ledger < 0 or entries < 0 or size < 0:
+        raise MalformedError(f"ledger {ledger} of {entries} entries and {size} bytes")
+    return ManagedLedgerPart(ledger, entries, size, is_offloaded)

@@ -79,6 +79,13 @@ class TopicName:
         """Return the name of a partition."""
         return TopicName(self.tenant, self.namespace, f"{self.topic}-partition-{number}")
 
+    def part(self, number: int) -> TopicName:
+        """Return the name under which the ledgers of a partition are listed, −1 for no partition.
+
+        The name may be that of the partition already.
+        """
+        return self if number in (SINGLE, self.number) else self.partition(number)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class MessageId:

@@ -75,6 +75,17 @@ class Span:
             return None
         return self.bytes * (self.last - self.first + 1) // (self.last + 1)
 
+    @property
+    def records(self) -> int:
+        """How many records of the whole segment are wanted, by their offsets.
+
+        Returns:
+            The number, as if the span were the whole segment.
+        """
+        offsets, bounds = self.offsets, self.bounds
+        first = max(offsets.start, bounds.first_offset)
+        return max(0, min(offsets.stop, bounds.end_offset) - first)
+
     def split(self, bytes_max: int) -> list[Span]:
         """Return the span cut into ranges of entries, in order.
 
