@@ -63,9 +63,14 @@ VERSIONS: Final[dict[int, Versions]] = {
     API_VERSIONS: Versions(0, 3),
     19: Versions(2, 7),  # CreateTopics
     20: Versions(1, 5),  # DeleteTopics
+    21: Versions(0, 2),  # DeleteRecords
     22: Versions(0, 4),  # InitProducerId
     32: Versions(1, 4),  # DescribeConfigs
+    33: Versions(0, 2),  # AlterConfigs
     SASL_AUTHENTICATE: Versions(0, 2),
+    42: Versions(0, 2),  # DeleteGroups
+    44: Versions(0, 1),  # IncrementalAlterConfigs
+    47: Versions(0, 0),  # OffsetDelete
 }
 """Requests by key. Later versions of some name topics by ids, which logs do not have."""
 
@@ -121,12 +126,13 @@ def encode_answer(header: Header, fields: Fields, version: int | None = None) ->
     # The header of newer versions ends with its tagged fields: none.
     if "v1" in schema.__header_schema__.__module__:
         out.write(b"\0")
-    entity_writer(schema)(out, _entity(schema, fields))
+    entity_writer(schema)(out, entity(schema, fields))
     message = out.getvalue()
     return len(message).to_bytes(4) + message
 
 
-def _entity(schema: type[Any], fields: Fields) -> Any:
+def entity(schema: type[Any], fields: Fields) -> Any:
+    """Return a message of a schema with these fields; others of them it does not have."""
     given: dict[str, Any] = {}
     for name, kind in _fields_of(cast(Hashable, schema)).items():
         if name == "throttle_time":
@@ -134,7 +140,7 @@ def _entity(schema: type[Any], fields: Fields) -> Any:
         elif name in fields:
             value = fields[name]
             if kind is not None and isinstance(value, Sequence):
-                value = tuple(_entity(kind, each) for each in value)
+                value = tuple(entity(kind, each) for each in value)
             given[name] = tuple(value) if isinstance(value, list) else value
     return schema(**given)
 
