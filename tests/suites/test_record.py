@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.suites.__main__ import outcome_of
+from tests.suites import durable_streams, kafka_python
+from tests.suites.__main__ import SUITES
 from tests.suites.record import HERE, Outcome, Record, load
 
 NAMES = sorted(path.stem for path in HERE.glob("*.json"))
@@ -37,7 +38,25 @@ def test_a_report_is_taken_apart() -> None:
         {"ancestorTitles": ["A"], "title": "e", "status": "pending"},
     ]
     report = json.loads(json.dumps({"testResults": [{"assertionResults": results}]}))
-    assert outcome_of(report) == Outcome(frozenset({"A > B > c"}), frozenset({"d"}), 1)
+    found = durable_streams.outcome_of(report)
+    assert found == Outcome(frozenset({"A > B > c"}), frozenset({"d"}), 1)
+
+
+def test_a_report_of_pytest_is_taken_apart() -> None:
+    report = """<testsuites><testsuite>
+        <testcase classname="test.integration.test_a" name="good"/>
+        <testcase classname="test.integration.test_a.Kind" name="bad[1]"><failure/></testcase>
+        <testcase classname="test.integration.test_a" name="unclean"/>
+        <testcase classname="test.integration.test_a" name="unclean"><error/></testcase>
+        <testcase classname="test.integration.test_a" name="off"><skipped/></testcase>
+        </testsuite></testsuites>"""
+    assert kafka_python.outcome_of(report) == Outcome(
+        frozenset({"test_a.good"}), frozenset({"test_a.Kind.bad[1]", "test_a.unclean"}), 1
+    )
+
+
+def test_each_suite_has_a_record() -> None:
+    assert sorted(SUITES) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
