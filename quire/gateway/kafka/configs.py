@@ -13,7 +13,8 @@ from kio.schema.errors import ErrorCode
 from quire.errors import ConfigurationError, InvalidRequestError, QuireError
 from quire.gateway.kafka.broker import Broker, KafkaSession
 from quire.gateway.kafka.errors import code_of
-from quire.gateway.kafka.messages import FRAME_BYTES_MAX, Fields
+from quire.gateway.kafka.messages import Fields
+from quire.log.records.batch import BATCH_BYTES_MAX
 from quire.rights.roles import Action
 
 _OPTIONS: Final = {"retention.ms": "retention_seconds", "retention.bytes": "retention_bytes"}
@@ -105,7 +106,7 @@ def _of_gateway(broker: Broker) -> list[dict[str, Any]]:
         ("advertised.listeners", f"PLAINTEXT://{mine.host}:{mine.port}", _STRING),
         ("auto.create.topics.enable", "true", _BOOLEAN),
         ("default.replication.factor", "1", _INT),
-        ("message.max.bytes", str(FRAME_BYTES_MAX), _INT),
+        ("message.max.bytes", str(BATCH_BYTES_MAX), _INT),
         ("num.partitions", "1", _INT),
     )
     return [_config(*each[:2], _OF_GATEWAY, each[2], read_only=True) for each in told]

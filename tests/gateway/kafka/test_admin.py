@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 import quire
+from quire.entry import ENTRY_BYTES_MAX
 from quire.gateway.kafka import offsets
 from quire.gateway.kafka.messages import entity
 from tests.gateway.kafka.test_clients import LOG, PARTITION, cluster, serving, started
@@ -156,7 +157,7 @@ async def test_options_of_a_topic_are_changed_and_told() -> None:
         return lambda admin: answers(admin.incremental_alter_configs([wanted]))
 
     def replace(admin: AdminClient) -> Any:
-        with pytest.warns(DeprecationWarning):  # older programs send it
+        with pytest.warns(DeprecationWarning, match="alter_configs"):  # older programs send it
             return answers(
                 admin.alter_configs([ConfigResource(topic.restype, LOG, {"retention.ms": "-1"})])
             )
@@ -208,6 +209,7 @@ async def test_options_of_a_gateway_are_told_and_not_changed() -> None:
         (told,), refused = await asked(address, work)
         assert told["advertised.listeners"].value == f"PLAINTEXT://{address}"
         assert told["num.partitions"].value == "1"
+        assert int(told["message.max.bytes"].value) <= ENTRY_BYTES_MAX
         assert all(each.is_read_only for each in told.values())
         assert refused == ["INVALID_CONFIG"]
 
