@@ -16,13 +16,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tests.suites import durable_streams, kafka_python
+from tests.suites import durable_streams, franz_go, kafka_python
 from tests.suites.record import HERE, Outcome, load
 
 SUITES: Final[Mapping[str, Callable[[str], Outcome]]] = MappingProxyType(
     {
         durable_streams.NAME: durable_streams.run,
         kafka_python.NAME: kafka_python.run,
+        franz_go.NAME: franz_go.run,
     }
 )
 """By name of the record: runs a version of the suite."""

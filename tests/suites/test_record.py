@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suites import durable_streams, kafka_python
+from tests.suites import durable_streams, franz_go, kafka_python
 from tests.suites.__main__ import SUITES
 from tests.suites.record import HERE, Outcome, Record, load
 
@@ -53,6 +53,32 @@ def test_a_report_of_pytest_is_taken_apart() -> None:
     assert kafka_python.outcome_of(report) == Outcome(
         frozenset({"test_a.good"}), frozenset({"test_a.Kind.bad[1]", "test_a.unclean"}), 1
     )
+
+
+def test_events_of_go_are_taken_apart_and_a_test_without_an_end_has_failed() -> None:
+    events = [
+        {"Action": "start", "Package": "p"},
+        {"Action": "run", "Test": "TestA"},
+        {"Action": "output", "Test": "TestA/one", "Output": "x"},
+        {"Action": "pass", "Test": "TestA"},
+        {"Action": "skip", "Test": "TestB"},
+        {"Action": "fail", "Test": "TestC"},
+    ]
+    found = franz_go.outcome_of(json.dumps(each) for each in events)
+    assert found == Outcome(frozenset({"TestA"}), frozenset({"TestA/one", "TestC"}), 1)
+
+
+def test_tests_of_go_that_ask_a_server_are_found() -> None:
+    source = """package kgo
+func TestPure(t *testing.T) { check(t) }
+
+func TestAsks(t *testing.T) {
+	topic, cleanup := tmpTopic(t)
+}
+func helper() { newTestClient() }
+func TestAsksToo(t *testing.T) { c := adm() }
+"""
+    assert franz_go.tests_of(source) == ["TestAsks", "TestAsksToo"]
 
 
 def test_each_suite_has_a_record() -> None:
