@@ -152,6 +152,7 @@ KAFKA: Final[Mapping[int, frozenset[Action]]] = {
     32: frozenset({OBSERVE}),  # DescribeConfigs
     33: frozenset({OPERATE}),  # AlterConfigs
     36: frozenset(),  # SaslAuthenticate
+    37: frozenset({OPERATE}),  # CreatePartitions
     42: frozenset({OPERATE}),  # DeleteGroups: on each log with an offset of the group
     44: frozenset({OPERATE}),  # IncrementalAlterConfigs
     47: frozenset({OPERATE}),  # OffsetDelete

@@ -79,8 +79,13 @@ async def _configs(broker: Broker, session: KafkaSession, asked: Any) -> list[di
     if asked.resource_type == _TOPIC:
         broker.check(session, Action.OBSERVE, asked.resource_name)
         return _of_topic((await broker.client.log_info(asked.resource_name)).options)
-    if asked.resource_type != _BROKER or not asked.resource_name:
-        return []
+    if asked.resource_type != _BROKER:
+        raise InvalidRequestError(
+            f"resources of kind {asked.resource_type}: topics ({_TOPIC}) and brokers ({_BROKER})"
+            " have options"
+        )
+    if not asked.resource_name:
+        return []  # of all brokers
     if asked.resource_name != str(broker.nodes.mine.id):
         raise InvalidRequestError(
             f"broker {asked.resource_name!r} is not this one, {broker.nodes.mine.id}: ask that one"

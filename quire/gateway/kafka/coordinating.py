@@ -232,6 +232,8 @@ class Coordinating:
             [(each.name, each.metadata) for each in request.protocols],
             session_seconds,
             min(rebalance.total_seconds(), MEMBER_SECONDS_MAX),
+            session.client,
+            session.address,
         )
         future: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
         led.group.join(member, given, _now(), _setter(future))

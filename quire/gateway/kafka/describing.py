@@ -78,14 +78,14 @@ class Describing:
         is_stable = group.stage is Stage.STABLE
         members = [
             {
-                "member_id": member,
+                "member_id": each.name,
                 "group_instance_id": None,
-                "client_id": member.rpartition("-")[0],
-                "client_host": "",
-                "member_metadata": metadata,
-                "member_assignment": part if is_stable else b"",
+                "client_id": each.client,
+                "client_host": f"/{each.host}",
+                "member_metadata": each.metadata,
+                "member_assignment": each.part if is_stable else b"",
             }
-            for member, metadata, part in group.described()
+            for each in group.described()
         ]
         return fields | {
             "error_code": ErrorCode.none,

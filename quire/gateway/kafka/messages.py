@@ -48,7 +48,7 @@ OPEN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 VERSIONS: Final[dict[int, Versions]] = {
     PRODUCE: Versions(3, 9),
     FETCH: Versions(4, 12),  # Fetch
-    2: Versions(1, 7),  # ListOffsets
+    2: Versions(1, 6),  # ListOffsets; from 7 on for the latest time, which a log would be read for
     3: Versions(1, 12),  # Metadata
     8: Versions(2, 8),  # OffsetCommit
     9: Versions(1, 8),  # OffsetFetch
@@ -68,6 +68,7 @@ VERSIONS: Final[dict[int, Versions]] = {
     32: Versions(1, 4),  # DescribeConfigs
     33: Versions(0, 2),  # AlterConfigs
     SASL_AUTHENTICATE: Versions(0, 2),
+    37: Versions(0, 3),  # CreatePartitions
     42: Versions(0, 2),  # DeleteGroups
     44: Versions(0, 1),  # IncrementalAlterConfigs
     47: Versions(0, 0),  # OffsetDelete

@@ -128,6 +128,7 @@ class KafkaServer:
                 32: configs.describe_configs,
                 33: configs.alter_configs,
                 SASL_AUTHENTICATE: _authenticate,
+                37: topics.create_partitions,
                 42: describing.delete,
                 44: configs.alter_some_configs,
                 47: describing.delete_offsets,
@@ -224,6 +225,7 @@ class KafkaServer:
                 )
             return encode_answer(header, {**_known_versions(), "error_code": code}, version=0)
         handler = self._handlers[header.api_key]
+        session.client = header.client
         with self._meter.timed(f"kafka.{handler.__name__.lstrip('_')}") as status:
             with self._broker.admission.request():
                 fields = await handler(self._broker, session, body)

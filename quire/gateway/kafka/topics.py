@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -27,6 +27,8 @@ from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.nodes import BrokerNode, first_guess, node_at
 from quire.rights.roles import Action
+
+_ONE_PARTITION: Final = "a log is a topic with one partition: ask for 1"
 
 
 async def describe(broker: Broker, session: KafkaSession, request: Any) -> Fields:
@@ -121,8 +123,8 @@ async def _create(broker: Broker, session: KafkaSession, topic: Any, request: An
             code = ErrorCode.invalid_topic_exception
         return fields | {"error_code": code, "error_message": str(error)}
     if topic.num_partitions not in (-1, 1):
-        message = "a log is a topic with one partition: ask for 1"
-        return fields | {"error_code": ErrorCode.invalid_partitions, "error_message": message}
+        code = ErrorCode.invalid_partitions
+        return fields | {"error_code": code, "error_message": _ONE_PARTITION}
     try:
         options = log_options({each.name: each.value for each in topic.configs})
     except InvalidRequestError as error:
@@ -154,3 +156,17 @@ async def delete(broker: Broker, session: KafkaSession, request: Any) -> Fields:
             code, message = code_of(error), str(error)
         answers.append({"name": name, "error_code": code, "error_message": message})
     return {"responses": answers}
+
+
+async def create_partitions(broker: Broker, session: KafkaSession, request: Any) -> Fields:
+    """Answer CreatePartitions: refuse."""
+    results = []
+    for topic in request.topics:
+        code, message = ErrorCode.invalid_partitions, _ONE_PARTITION
+        try:
+            broker.check(session, Action.OPERATE, topic.name)
+            await broker.client.log_info(topic.name)
+        except QuireError as error:
+            code, message = code_of(error), str(error)
+        results.append({"name": topic.name, "error_code": code, "error_message": message})
+    return {"results": results}

@@ -11,7 +11,13 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Place
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+)
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
@@ -77,6 +83,32 @@ async def test_a_group_without_members_is_deleted_with_its_offsets() -> None:
         assert await asked(address, names) == []
         async with started(AIOKafkaConsumer(LOG, auto_offset_reset="earliest", **options)) as again:
             assert (await again.getone()).offset == 0, "the group begins anew"
+
+
+async def test_a_member_is_described_by_its_client_and_host() -> None:
+    async with cluster() as client, serving(client) as address:
+        await client.create_log(LOG)
+        options = {"bootstrap_servers": address, "group_id": "g", "client_id": "till-7"}
+        async with started(AIOKafkaConsumer(LOG, **options)):
+
+            def describe(admin: AdminClient) -> Any:
+                (group,) = answers(admin.describe_consumer_groups(["g"]))
+                return group
+
+            (member,) = (await asked(address, describe)).members
+            assert (member.client_id, member.host) == ("till-7", "/127.0.0.1")
+            assert member.member_id.startswith("till-7-")
+            assert [each.topic for each in member.assignment.topic_partitions] == [LOG]
+
+
+async def test_further_partitions_are_refused() -> None:
+    async with cluster() as client, serving(client) as address:
+        await client.create_log(LOG)
+
+        def widen(admin: AdminClient) -> Any:
+            return answers(admin.create_partitions([NewPartitions(LOG, 2), NewPartitions("no", 2)]))
+
+        assert await asked(address, widen) == ["INVALID_PARTITIONS", "UNKNOWN_TOPIC_OR_PART"]
 
 
 async def test_an_offset_of_a_group_without_members_is_deleted() -> None:
@@ -206,6 +238,11 @@ async def test_options_of_a_gateway_are_told_and_not_changed() -> None:
                 admin.incremental_alter_configs([changed])
             )
 
+        def odd(admin: AdminClient) -> Any:
+            kind = ConfigResource.Type.GROUP
+            return answers(admin.describe_configs([ConfigResource(kind, "x")]))
+
+        assert await asked(address, odd) == ["INVALID_REQUEST"]
         (told,), refused = await asked(address, work)
         assert told["advertised.listeners"].value == f"PLAINTEXT://{address}"
         assert told["num.partitions"].value == "1"
