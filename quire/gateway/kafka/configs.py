@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from quire.errors import ConfigurationError, InvalidRequestError, QuireError
+from quire.errors import InvalidRequestError, QuireError
 from quire.gateway.kafka.broker import Broker, KafkaSession
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
@@ -58,8 +58,6 @@ async def _describe(broker: Broker, session: KafkaSession, asked: Any) -> Fields
     fields = _answer_to(asked) | {"configs": []}
     try:
         configs = await _configs(broker, session, asked)
-    except InvalidRequestError as error:
-        return fields | {"error_code": ErrorCode.invalid_request, "error_message": str(error)}
     except QuireError as error:
         return fields | {"error_code": code_of(error), "error_message": str(error)}
     wanted = asked.configuration_keys
@@ -193,8 +191,9 @@ async def _alter(
             await broker.client.log_info(name)
         else:
             await broker.client.configure_log(name, options)
-    except (ConfigurationError, InvalidRequestError) as error:
-        return fields | {"error_code": ErrorCode.invalid_config, "error_message": str(error)}
     except QuireError as error:
-        return fields | {"error_code": code_of(error), "error_message": str(error)}
+        code = code_of(error)
+        if code is ErrorCode.invalid_request:
+            code = ErrorCode.invalid_config
+        return fields | {"error_code": code, "error_message": str(error)}
     return fields

@@ -113,8 +113,9 @@ async def _trim(broker: Broker, session: KafkaSession, name: str, asked: Any) ->
         broker.check(session, Action.OPERATE, name)
         await broker.client.trim_log(name, END if asked.offset == WHOLE else asked.offset)
         first = await first_offset(broker, name)
-    except InvalidRequestError:
-        return fields | {"error_code": ErrorCode.offset_out_of_range}
     except QuireError as error:
-        return fields | {"error_code": code_of(error)}
+        code = code_of(error)
+        if code is ErrorCode.invalid_request:
+            code = ErrorCode.offset_out_of_range
+        return fields | {"error_code": code}
     return fields | {"error_code": ErrorCode.none, "low_watermark": first}

@@ -26,7 +26,13 @@ import quire
 from quire.entry import ENTRY_BYTES_MAX
 from quire.gateway.kafka import offsets
 from quire.gateway.kafka.messages import entity
+from quire.gateway.tokens import Token
+from quire.rights.roles import Role
+from quire.rights.scopes import Reach
+from quire.rights.table import AccessRule
+from quire.wire.identity import client_identity
 from tests.gateway.kafka.test_clients import LOG, PARTITION, cluster, serving, started
+from tests.rights.scene import scene
 
 pytestmark = pytest.mark.real_time
 
@@ -44,9 +50,13 @@ def answers(futures: Mapping[Any, Any]) -> list[Any]:
     return found
 
 
-async def asked(address: str, work: Callable[[AdminClient], Any]) -> Any:
+async def asked(address: str, work: Callable[[AdminClient], Any], token: str | None = None) -> Any:
     """Return what `work` says, in a thread: librdkafka blocks."""
-    admin = AdminClient({"bootstrap.servers": address})
+    options = {"bootstrap.servers": address}
+    if token is not None:
+        options |= {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"}
+        options |= {"sasl.username": "any", "sasl.password": token}
+    admin = AdminClient(options)
     return await asyncio.to_thread(work, admin)
 
 
@@ -249,6 +259,46 @@ async def test_options_of_a_gateway_are_told_and_not_changed() -> None:
         assert int(told["message.max.bytes"].value) <= ENTRY_BYTES_MAX
         assert all(each.is_read_only for each in told.values())
         assert refused == ["INVALID_CONFIG"]
+
+
+async def test_changes_need_the_right_to_operate_the_log() -> None:
+    identities = {role.value: client_identity(role.value) for role in (Role.READER, Role.OPERATOR)}
+    tokens = tuple(Token(name, identity) for name, identity in identities.items())
+    rules = [
+        AccessRule(identity.name, Role(name), Reach(log=LOG))
+        for name, identity in identities.items()
+    ]
+
+    def work(admin: AdminClient) -> list[Any]:
+        entry = ConfigEntry("retention.ms", "5", incremental_operation=AlterConfigOpType.SET)
+        topic = ConfigResource(ConfigResource.Type.TOPIC, LOG, incremental_configs=[entry])
+        return [
+            *answers(admin.delete_records([Place(LOG, 0, 1)])),
+            *answers(admin.incremental_alter_configs([topic])),
+            *answers(admin.create_partitions([NewPartitions(LOG, 2)])),
+            *answers(admin.delete_consumer_groups(["here", "elsewhere"])),
+        ]
+
+    async with (
+        cluster() as client,
+        scene() as rights,
+        serving(client, tokens, guard=rights.guard) as address,
+    ):
+        await rights.set(*rules)
+        async with await client.open_log(LOG) as log:
+            await log.append_many([b"a", b"b"])
+        await client.create_log("bills")
+        for name, group in ((LOG, "here"), (LOG, "elsewhere"), ("bills", "elsewhere")):
+            await client.log_cursors(name).open(group)
+        refused = "TOPIC_AUTHORIZATION_FAILED"
+        groups = ["GROUP_AUTHORIZATION_FAILED"] * 2
+        assert await asked(address, work, "reader") == [*[refused] * 3, *groups]
+        assert await committed(client, "here") == [LOG]
+        deleted, *others = await asked(address, work, "operator")
+        assert deleted.low_watermark == 1
+        assert others == [None, "INVALID_PARTITIONS", None, groups[0]]
+        assert await committed(client, "here") == []
+        assert await committed(client, "elsewhere") == ["bills", LOG], "all of it or nothing"
 
 
 async def test_a_time_is_that_of_records_and_not_of_their_appends(
