@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tests.suites import durable_streams, franz_go, kafka_python
+from tests.suites import durable_streams, franz_go, kafka_python, librdkafka
 from tests.suites.record import HERE, Outcome, load
 
 SUITES: Final[Mapping[str, Callable[[str], Outcome]]] = MappingProxyType(
@@ -24,6 +24,8 @@ SUITES: Final[Mapping[str, Callable[[str], Outcome]]] = MappingProxyType(
         durable_streams.NAME: durable_streams.run,
         kafka_python.NAME: kafka_python.run,
         franz_go.NAME: franz_go.run,
+        librdkafka.NAME: librdkafka.run,
+        librdkafka.IDEMPOTENT_NAME: librdkafka.run_idempotent,
     }
 )
 """By name of the record: runs a version of the suite."""

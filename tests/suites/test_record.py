@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suites import durable_streams, franz_go, kafka_python
+from tests.suites import durable_streams, franz_go, kafka_python, librdkafka
 from tests.suites.__main__ import SUITES
 from tests.suites.record import HERE, Outcome, Record, load
 
@@ -81,6 +81,21 @@ func TestAsksToo(t *testing.T) { c := adm() }
     assert franz_go.tests_of(source) == ["TestAsks", "TestAsksToo"]
 
 
+def test_a_report_of_librdkafka_is_taken_apart_and_an_endless_test_has_failed() -> None:
+    states = {
+        "<MAIN>": "PASSED",
+        "0001_good": "PASSED",
+        "0002_bad": "FAILED",
+        "0003_off": "SKIPPED",
+        f"{librdkafka.ENDLESS[0]}_endless": "SKIPPED",
+    }
+    found = librdkafka.outcome_of(
+        {"tests": {name: {"state": each} for name, each in states.items()}}
+    )
+    failed = frozenset({"0002_bad", f"{librdkafka.ENDLESS[0]}_endless"})
+    assert found == Outcome(frozenset({"0001_good"}), failed, 1)
+
+
 def test_each_suite_has_a_record() -> None:
     assert sorted(SUITES) == NAMES
 
@@ -90,5 +105,6 @@ def test_each_refusal_has_a_reason_and_the_documentation_says_so(name: str) -> N
     record = load(name)
     assert set(record.refused.values()) == set(record.reasons)
     text = GATEWAY.read_text(encoding="utf-8")
+    assert text.count(f"<!-- suite: {name} -->") == 1
     written = text.partition(f"<!-- suite: {name} -->\n")[2].partition("\n<!-- end -->")[0]
     assert written == record.table(), f"write this into docs/gateway.md:\n{record.table()}"

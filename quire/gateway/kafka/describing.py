@@ -95,7 +95,7 @@ class Describing:
             "members": members,
         }
 
-    async def delete(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
+    async def delete_groups(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
         """Answer DeleteGroups: delete the cursors of groups without members."""
         results = []
         for name in request.groups_names:

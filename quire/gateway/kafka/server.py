@@ -129,7 +129,7 @@ class KafkaServer:
                 33: configs.alter_configs,
                 SASL_AUTHENTICATE: _authenticate,
                 37: topics.create_partitions,
-                42: describing.delete,
+                42: describing.delete_groups,
                 44: configs.alter_some_configs,
                 47: describing.delete_offsets,
             }
