@@ -25,7 +25,11 @@ from kio.serial import entity_reader, entity_writer
 import quire
 from quire.entry import ENTRY_BYTES_MAX
 from quire.gateway.kafka import offsets
+from quire.gateway.kafka.coordinating import Coordinators
 from quire.gateway.kafka.messages import entity
+from quire.gateway.kafka.nodes import node_at
+from quire.gateway.limits import GatewayLimits
+from quire.gateway.place import GatewayPlace
 from quire.gateway.tokens import Token
 from quire.rights.roles import Role
 from quire.rights.scopes import Reach
@@ -93,6 +97,23 @@ async def test_a_group_without_members_is_deleted_with_its_offsets() -> None:
         assert await asked(address, names) == []
         async with started(AIOKafkaConsumer(LOG, auto_offset_reset="earliest", **options)) as again:
             assert (await again.getone()).offset == 0, "the group begins anew"
+
+
+async def test_no_member_joins_a_group_that_is_being_deleted() -> None:
+    async with cluster() as client:
+        place = GatewayPlace("http://one", "127.0.0.1:9")
+        coordinators = Coordinators(client, place, GatewayLimits())
+        here = node_at("127.0.0.1:9")
+        async with coordinators.closed("g") as code:
+            assert code is ErrorCode.not_coordinator
+        assert await coordinators.find("g", here, SECONDS) == here
+        async with coordinators.closed("g") as code:
+            assert code is ErrorCode.group_id_not_found
+            assert coordinators.get("g") is None
+            assert await coordinators.find("g", here, SECONDS) is None
+        assert coordinators.groups() == []
+        assert await coordinators.find("g", here, SECONDS) == here
+        await coordinators.close()
 
 
 async def test_a_member_is_described_by_its_client_and_host() -> None:
