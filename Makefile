@@ -199,7 +199,7 @@ soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=
 gateway-soak: $(VENV)/test.stamp $(VENV)/go.stamp apache ## clients of five kinds on one log while gateways are killed, paused and drained for MINUTES=n; SEED=n
 	@PATH="$$PATH:$(abspath $(BIN))" $(BIN)/python -m tests.gateway.soak --minutes $(MINUTES) --seed $(or $(SEED),1)
 
-suites: $(VENV)/test.stamp ## other projects' suites, unchanged, against a gateway: NAMES=durable-streams; needs npm
+suites: $(VENV)/test.stamp ## other projects' suites, unchanged, against a gateway: NAMES="kafka-python librdkafka"; needs npm, PyPI, Go, g++
 	@$(BIN)/python -m tests.suites $(NAMES)
 
 fuzz: $(VENV)/test.stamp ## wrong requests to a bookie with TLS on both ports: REQUESTS=n of SEED=n; goes on where it ended

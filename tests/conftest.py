@@ -106,6 +106,7 @@ MARKS: Final = {
         "election/test_expired_candidates.py",
         "examples",
         "fuzz",
+        "gateway/kafka/test_admin.py",
         "gateway/kafka/test_clients.py",
         "gateway/kafka/test_connection.py",
         "gateway/kafka/test_java_tools.py",

@@ -10,6 +10,8 @@ Invariants:
   - Only the winner of the election appends, through the log that it took over as such.
   - A log is closed before its leadership ends: the next gateway needs no recovery, and every
     request under way has its answer.
+  - Requests have a log's writer in the order in which they came, however long each looks for the
+    leader or waits: the batches of a client's requests keep their order.
   - Safety does not depend on any of this: a log that was taken over refuses its former writer
     (docs/protocol.md, C4 and C5).
 """
@@ -57,6 +59,8 @@ class Owners:
         self._limits = limits
         self._options = options
         self._owned: dict[str, _LedLog] = {}
+        self._last: dict[str, asyncio.Future[None]] = {}
+        """By log: done when the last of the requests that wait for the writer has it."""
         self._tasks = Tasks()
         self._is_ending = False
 
@@ -103,14 +107,33 @@ class Owners:
 
     async def _own(self, name: str) -> _LedLog:
         owned = self._owned.get(name)
-        if owned is None or owned.log is None or owned.waiting:
-            await self._check_leader(name)
-            owned = self._owned.get(name) or self._stand(name)
-            owned.waiting += 1  # requests of one client keep their order: none overtakes these
-            try:
-                await self._until_led(name, owned)
-            finally:
-                owned.waiting -= 1
+        before = self._last.get(name)
+        if owned is not None and owned.log is not None and before is None:
+            return owned
+        mine = self._last[name] = asyncio.get_running_loop().create_future()
+        try:
+            owned = await self._found(name)
+            if before is not None:
+                await asyncio.wait([before])
+            if owned.log is None:
+                raise NotReadyError(name, "it is given up at this moment")
+            return owned
+        finally:
+            if before is None or before.done():
+                self._pass(name, mine)
+            else:  # this one failed; those after it still wait for those before it
+                before.add_done_callback(lambda _: self._pass(name, mine))
+
+    def _pass(self, name: str, mine: asyncio.Future[None]) -> None:
+        mine.set_result(None)
+        if self._last.get(name) is mine:
+            del self._last[name]
+
+    async def _found(self, name: str) -> _LedLog:
+        """Return the log once this gateway leads it."""
+        await self._check_leader(name)
+        owned = self._owned.get(name) or self._stand(name)
+        await self._until_led(name, owned)
         return owned
 
     async def _check_leader(self, name: str) -> None:
@@ -214,8 +237,6 @@ class _LedLog:
         """It is led, or will not be."""
         self.touched = asyncio.Event()
         self.uses = 0
-        self.waiting = 0
-        """Requests that wait until it is led."""
         self.is_given_up = False
 
     def stand_down(self) -> None:

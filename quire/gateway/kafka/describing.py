@@ -1,4 +1,4 @@
-"""Requests of operators about consumer groups: which there are, and their members.
+"""Requests of operators about consumer groups: which there are, their members, their deletion.
 
 Each gateway tells of the groups that it coordinates, as a broker does: Kafka's tools ask all of
 them. Groups belong to no topic, so their descriptions need the right to observe all logs.
@@ -7,14 +7,16 @@ them. Groups belong to no topic, so their descriptions need the right to observe
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from quire.errors import QuireError
-from quire.gateway.kafka.broker import Broker, KafkaSession
+from quire.errors import NoSuchCursorError, NoSuchLogError, NotPermittedError, QuireError
+from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
 from quire.gateway.kafka.coordinating import Coordinators
+from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.groups import Stage
 from quire.gateway.kafka.messages import Fields
 from quire.rights.roles import Action
@@ -36,7 +38,7 @@ _NO_OPERATIONS: Final = -(2**31)
 
 
 class Describing:
-    """Answers ListGroups and DescribeGroups."""
+    """Answers ListGroups, DescribeGroups, DeleteGroups and OffsetDelete."""
 
     def __init__(self, coordinators: Coordinators) -> None:
         self._coordinators = coordinators
@@ -76,14 +78,14 @@ class Describing:
         is_stable = group.stage is Stage.STABLE
         members = [
             {
-                "member_id": member,
+                "member_id": each.name,
                 "group_instance_id": None,
-                "client_id": member.rpartition("-")[0],
-                "client_host": "",
-                "member_metadata": metadata,
-                "member_assignment": part if is_stable else b"",
+                "client_id": each.client,
+                "client_host": f"/{each.host}",
+                "member_metadata": each.metadata,
+                "member_assignment": each.part if is_stable else b"",
             }
-            for member, metadata, part in group.described()
+            for each in group.described()
         ]
         return fields | {
             "error_code": ErrorCode.none,
@@ -92,6 +94,76 @@ class Describing:
             "protocol_data": group.protocol if is_stable else "",
             "members": members,
         }
+
+    async def delete_groups(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
+        """Answer DeleteGroups: delete the cursors of groups without members."""
+        results = []
+        for name in request.groups_names:
+            code = await self._delete(broker, session, str(name))
+            results.append({"group_id": name, "error_code": code})
+        return {"results": results}
+
+    async def _delete(self, broker: Broker, session: KafkaSession, name: str) -> ErrorCode:
+        async with self._coordinators.closed(name) as code:
+            if code not in (ErrorCode.none, ErrorCode.group_id_not_found):
+                return code
+            try:
+                logs = await _logs_with_offsets(broker, name)
+                for log in logs:
+                    broker.check(session, Action.OPERATE, log)
+                for log in logs:
+                    with suppress(NoSuchLogError, NoSuchCursorError):
+                        await broker.client.log_cursors(log).delete(name)
+            except NotPermittedError:
+                return ErrorCode.group_authorization_failed
+            except QuireError as error:
+                return code_of(error)
+            return ErrorCode.none if logs else code
+
+    async def delete_offsets(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
+        """Answer OffsetDelete: delete the cursors of a group at some topics."""
+        led = self._coordinators.get(request.group_id)
+        if led is None:
+            return {"error_code": ErrorCode.not_coordinator, "topics": []}
+        assert led.group is not None
+        is_used = bool(led.group.members)
+        topics = []
+        for topic in request.topics:
+            code = ErrorCode.group_subscribed_to_topic
+            if not is_used:
+                code = await _delete_offset(broker, session, topic.name, str(request.group_id))
+            unknown = ErrorCode.unknown_topic_or_partition
+            partitions = [
+                {
+                    "partition_index": each.partition_index,
+                    "error_code": code if each.partition_index == PARTITION else unknown,
+                }
+                for each in topic.partitions
+            ]
+            topics.append({"name": topic.name, "partitions": partitions})
+        return {"error_code": ErrorCode.none, "topics": topics}
+
+
+async def _logs_with_offsets(broker: Broker, group: str) -> list[str]:
+    """Return the logs at which a group has a cursor."""
+    found = []
+    for log in await broker.client.list_logs():
+        with suppress(NoSuchLogError, NoSuchCursorError):
+            await broker.client.log_cursors(log).find(group)
+            found.append(log)
+    return found
+
+
+async def _delete_offset(broker: Broker, session: KafkaSession, log: str, group: str) -> ErrorCode:
+    try:
+        broker.check(session, Action.OPERATE, log)
+        cursors = broker.client.log_cursors(log)
+        with suppress(NoSuchCursorError):
+            await cursors.find(group)
+            await cursors.delete(group)
+    except QuireError as error:
+        return code_of(error)
+    return ErrorCode.none
 
 
 def _may(broker: Broker, session: KafkaSession) -> bool:

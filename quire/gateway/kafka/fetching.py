@@ -21,8 +21,8 @@ from quire.errors import QuireError
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
+from quire.gateway.kafka.offsets import first_offset
 from quire.gateway.kafka.records import encode_batch
-from quire.gateway.kafka.topics import first_offset
 from quire.gateway.quotas import Direction
 from quire.gateway.reads import PAGE_BYTES_MAX
 from quire.log.reading.segment_reader import RecordBatch

@@ -45,6 +45,18 @@ class JoinAnswer(NamedTuple):
     """All members with their metadata, for the leader alone."""
 
 
+class MemberDescription(NamedTuple):
+    """A member as operators see it."""
+
+    name: str
+    client: str
+    """The name that the program gives itself."""
+    host: str
+    metadata: bytes
+    """What the member said for the way of assigning in use."""
+    part: bytes
+
+
 class PartAnswer(NamedTuple):
     """The answer to a member that asks for its part."""
 
@@ -67,6 +79,8 @@ class JoinRequest:
     """Ways of assigning that it knows, the best first, each with metadata for the leader."""
     session_seconds: float
     rebalance_seconds: float
+    client: str = ""
+    host: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -108,10 +122,13 @@ class ConsumerGroup:
         """The kind of protocol that the members speak; empty without members."""
         return next((each.application.kind for each in self._members.values()), "")
 
-    def described(self) -> Sequence[tuple[str, bytes, bytes]]:
-        """Return each member's name, its metadata for the protocol in use, and its part."""
+    def described(self) -> Sequence[MemberDescription]:
+        """Return what is known of each member."""
         return [
-            (each.name, dict(each.application.protocols).get(self.protocol, b""), each.part)
+            MemberDescription(
+                *(each.name, each.application.client, each.application.host),
+                *(dict(each.application.protocols).get(self.protocol, b""), each.part),
+            )
             for each in self._members.values()
         ]
 

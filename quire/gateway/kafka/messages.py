@@ -48,7 +48,7 @@ OPEN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 VERSIONS: Final[dict[int, Versions]] = {
     PRODUCE: Versions(3, 9),
     FETCH: Versions(4, 12),  # Fetch
-    2: Versions(1, 7),  # ListOffsets
+    2: Versions(1, 6),  # ListOffsets; from 7 on for the latest time, which a log would be read for
     3: Versions(1, 12),  # Metadata
     8: Versions(2, 8),  # OffsetCommit
     9: Versions(1, 8),  # OffsetFetch
@@ -63,9 +63,15 @@ VERSIONS: Final[dict[int, Versions]] = {
     API_VERSIONS: Versions(0, 3),
     19: Versions(2, 7),  # CreateTopics
     20: Versions(1, 5),  # DeleteTopics
+    21: Versions(0, 2),  # DeleteRecords
     22: Versions(0, 4),  # InitProducerId
     32: Versions(1, 4),  # DescribeConfigs
+    33: Versions(0, 2),  # AlterConfigs
     SASL_AUTHENTICATE: Versions(0, 2),
+    37: Versions(0, 3),  # CreatePartitions
+    42: Versions(0, 2),  # DeleteGroups
+    44: Versions(0, 1),  # IncrementalAlterConfigs
+    47: Versions(0, 0),  # OffsetDelete
 }
 """Requests by key. Later versions of some name topics by ids, which logs do not have."""
 
@@ -121,12 +127,13 @@ def encode_answer(header: Header, fields: Fields, version: int | None = None) ->
     # The header of newer versions ends with its tagged fields: none.
     if "v1" in schema.__header_schema__.__module__:
         out.write(b"\0")
-    entity_writer(schema)(out, _entity(schema, fields))
+    entity_writer(schema)(out, entity(schema, fields))
     message = out.getvalue()
     return len(message).to_bytes(4) + message
 
 
-def _entity(schema: type[Any], fields: Fields) -> Any:
+def entity(schema: type[Any], fields: Fields) -> Any:
+    """Return a message of a schema with these fields; others of them it does not have."""
     given: dict[str, Any] = {}
     for name, kind in _fields_of(cast(Hashable, schema)).items():
         if name == "throttle_time":
@@ -134,7 +141,7 @@ def _entity(schema: type[Any], fields: Fields) -> Any:
         elif name in fields:
             value = fields[name]
             if kind is not None and isinstance(value, Sequence):
-                value = tuple(_entity(kind, each) for each in value)
+                value = tuple(entity(kind, each) for each in value)
             given[name] = tuple(value) if isinstance(value, list) else value
     return schema(**given)
 

@@ -91,6 +91,11 @@ def _new(
     return NewRecord(value or b"", key=key, headers=pairs, event_time=time)
 
 
+def time_of(record: Record) -> int:
+    """Return the time of a record as Kafka's clients see it, in Unix milliseconds."""
+    return record.timestamp_ms if record.event_time_ms is None else record.event_time_ms
+
+
 def encode_batch(records: Sequence[Record]) -> bytes:
     """Return consecutive records as one batch."""
     first = records[0].offset
@@ -104,11 +109,10 @@ def encode_batch(records: Sequence[Record]) -> bytes:
         batch_size=2**31 - 1,
     )
     for record in records:
-        time = record.timestamp_ms if record.event_time_ms is None else record.event_time_ms
         is_null = record.headers[:1] == ((NULL_VALUE, None),)
         builder.append(
             record.offset - first,
-            time,
+            time_of(record),
             record.key,
             None if is_null else record.payload,
             list(record.headers[1:] if is_null else record.headers),

@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 from quire.aio.tasks import Tasks
 from quire.errors import InvalidRequestError
 from quire.gateway.app import Gateway
-from quire.gateway.kafka import fetching, topics
+from quire.gateway.kafka import configs, fetching, offsets, topics
 from quire.gateway.kafka.broker import Broker, Handler, KafkaSession
 from quire.gateway.kafka.connection import LOGIN_SECONDS, KafkaConnection
 from quire.gateway.kafka.coordinating import Coordinating, Coordinators
@@ -108,7 +108,7 @@ class KafkaServer:
             {
                 PRODUCE: producing.produce,
                 FETCH: fetching.fetch,
-                2: topics.list_offsets,
+                2: offsets.list_offsets,
                 3: topics.describe,
                 8: coordinating.commit,
                 9: coordinating.committed,
@@ -123,9 +123,15 @@ class KafkaServer:
                 API_VERSIONS: _versions,
                 19: topics.create,
                 20: topics.delete,
+                21: offsets.delete_records,
                 22: producing.begin,
-                32: topics.describe_configs,
+                32: configs.describe_configs,
+                33: configs.alter_configs,
                 SASL_AUTHENTICATE: _authenticate,
+                37: topics.create_partitions,
+                42: describing.delete_groups,
+                44: configs.alter_some_configs,
+                47: describing.delete_offsets,
             }
         )
         assert self._handlers.keys() == VERSIONS.keys(), "every request has a handler"
@@ -219,6 +225,7 @@ class KafkaServer:
                 )
             return encode_answer(header, {**_known_versions(), "error_code": code}, version=0)
         handler = self._handlers[header.api_key]
+        session.client = header.client
         with self._meter.timed(f"kafka.{handler.__name__.lstrip('_')}") as status:
             with self._broker.admission.request():
                 fields = await handler(self._broker, session, body)

@@ -29,6 +29,7 @@ from quire.gateway.limits import GatewayLimits
 from quire.gateway.owners import Owners
 from quire.gateway.place import GatewayPlace
 from quire.gateway.tokens import Token
+from quire.rights.guard import Guard
 from quire.testing.cluster import MemoryCluster
 from quire.wire.issuing import DAY
 from quire.wire.tls import ServingContext, serving_context
@@ -49,6 +50,7 @@ async def serving(
     tls: ServingContext | None = None,
     limits: GatewayLimits | None = None,
     seconds: float = SECONDS_MAX,
+    guard: Guard | None = None,
 ) -> AsyncIterator[str]:
     """A gateway for Kafka's clients; yields its address."""
     with closing(socket.socket()) as listening:
@@ -57,7 +59,7 @@ async def serving(
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         limits = limits or GatewayLimits()
         owners = Owners(client, "http://one", limits, None, address)
-        gateway = Gateway(client, owners, limits, tokens)
+        gateway = Gateway(client, owners, limits, tokens, guard)
         port = KafkaPort(gateway, GatewayPlace("http://one", address))
         async with port.serve(listening, tls), asyncio.timeout(seconds):
             try:

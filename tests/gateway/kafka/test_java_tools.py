@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -86,3 +88,30 @@ async def test_the_performance_tool_writes_each_record_once() -> None:
         said = await run(address, tool, "--topic", "perf", *size, *properties)
         assert "2000 records sent" in said
         assert (await client.log_end("perf", linearizable=True)).offset == 2000
+
+
+async def test_options_change_and_records_offsets_and_groups_are_deleted(tmp_path: Path) -> None:
+    async with cluster() as client, serving(client, seconds=5 * SECONDS_MAX) as address:
+        async with await client.open_log("orders") as log:
+            await log.append_many([b"%d" % number for number in range(5)])
+        topic = ("--entity-type", "topics", "--entity-name", "orders")
+        change = ("--alter", "--add-config", "retention.ms=60000", *topic)
+        await run(address, "kafka.admin.ConfigCommand", *change)
+        assert dict((await client.log_info("orders")).options) == {"retention_seconds": "60.0"}
+        described = await run(address, "kafka.admin.ConfigCommand", "--describe", *topic)
+        assert "retention.ms=60000" in described
+        places = {"partitions": [{"topic": "orders", "partition": 0, "offset": 3}], "version": 1}
+        file = tmp_path / "places.json"
+        file.write_text(json.dumps(places))
+        wanted = ("--offset-json-file", str(file))
+        said = await run(address, f"{TOOLS}.DeleteRecordsCommand", *wanted)
+        assert re.search(r"orders-0\s+low_watermark: 3", said), said
+        read = ("--topic", "orders", "--from-beginning", "--max-messages", "2")
+        for group in ("billing", "audit"):
+            await run(address, CONSUMER, *read, "--group", group)
+        await run(address, GROUPS, "--delete-offsets", "--group", "billing", "--topic", "orders")
+        cursors = client.log_cursors("orders")
+        assert [each.name for each in await cursors.list()] == ["audit"]
+        await run(address, GROUPS, "--delete", "--group", "audit")
+        assert await cursors.list() == []
+        assert "audit" not in await run(address, GROUPS, "--list")

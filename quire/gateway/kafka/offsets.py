@@ -1,0 +1,121 @@
+"""Requests about the offsets of a topic: its ends, the first one from a time on, its trimming."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from quire.errors import InvalidRequestError, PositionTrimmedError, QuireError
+from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
+from quire.gateway.kafka.errors import code_of
+from quire.gateway.kafka.messages import Fields
+from quire.gateway.kafka.records import time_of
+from quire.log.records.position import BEGINNING
+from quire.log.records.position import LATEST as END
+from quire.rights.roles import Action
+
+LATEST, EARLIEST = -1, -2
+"""Times of a question for an offset that are not times."""
+
+WHOLE: Final = -1
+"""Of a request to delete records: all that there are."""
+
+PASSED_MAX: Final = 100_000
+"""Records that a search for a time passes because their own time is earlier than their append, as
+of a log that was copied. Beyond it the search answers with a record that is too early: a consumer
+that begins there misses none.
+"""
+
+
+async def list_offsets(broker: Broker, session: KafkaSession, request: Any) -> Fields:
+    """Answer ListOffsets: the ends of topics, or the first offset from a time on."""
+    topics = []
+    for topic in request.topics:
+        partitions = [await _offset(broker, session, topic.name, each) for each in topic.partitions]
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"topics": topics}
+
+
+async def _offset(broker: Broker, session: KafkaSession, name: str, asked: Any) -> Fields:
+    fields = {"partition_index": asked.partition_index}
+    if asked.partition_index != PARTITION:
+        return fields | {"error_code": ErrorCode.unknown_topic_or_partition}
+    try:
+        broker.check(session, Action.READ, name)
+        time_ms, offset = await _look_up(broker, name, asked.timestamp)
+    except QuireError as error:
+        return fields | {"error_code": code_of(error)}
+    return fields | {
+        "error_code": ErrorCode.none,
+        "timestamp": time_ms,
+        "offset": offset,
+        "leader_epoch": -1,
+    }
+
+
+async def _look_up(broker: Broker, name: str, time_ms: int) -> tuple[int, int]:
+    if time_ms == LATEST:
+        return -1, (await broker.client.log_end(name)).offset
+    if time_ms == EARLIEST:
+        return -1, await first_offset(broker, name)
+    if time_ms < 0:
+        raise InvalidRequestError(f"time {time_ms} of a question for an offset is not known")
+    try:
+        moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return -1, -1
+    return await _first_from(broker, name, moment, time_ms)
+
+
+async def _first_from(broker: Broker, name: str, moment: datetime, time_ms: int) -> tuple[int, int]:
+    """Return the time and offset of the first record from a time on; −1 if there is none.
+
+    A record has been appended at its own time or later, so the search begins with the first one
+    that was appended then.
+    """
+    passed = 0
+    async with broker.client.read_log(name, moment) as reader:
+        async for record in reader:
+            if time_of(record) >= time_ms or passed == PASSED_MAX:
+                return time_of(record), record.offset
+            passed += 1
+    return -1, -1
+
+
+async def first_offset(broker: Broker, name: str) -> int:
+    """Return the offset of a log's first record, or of the next one if it has none."""
+    while True:
+        end = (await broker.client.log_end(name)).offset
+        with suppress(PositionTrimmedError):
+            async with broker.client.read_log(name, BEGINNING) as reader:
+                async for record in reader:
+                    return record.offset
+            return end
+
+
+async def delete_records(broker: Broker, session: KafkaSession, request: Any) -> Fields:
+    """Answer DeleteRecords: trim logs."""
+    topics = []
+    for topic in request.topics:
+        partitions = [await _trim(broker, session, topic.name, each) for each in topic.partitions]
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"topics": topics}
+
+
+async def _trim(broker: Broker, session: KafkaSession, name: str, asked: Any) -> Fields:
+    fields = {"partition_index": asked.partition_index, "low_watermark": -1}
+    if asked.partition_index != PARTITION:
+        return fields | {"error_code": ErrorCode.unknown_topic_or_partition}
+    try:
+        broker.check(session, Action.OPERATE, name)
+        await broker.client.trim_log(name, END if asked.offset == WHOLE else asked.offset)
+        first = await first_offset(broker, name)
+    except QuireError as error:
+        code = code_of(error)
+        if code is ErrorCode.invalid_request:
+            code = ErrorCode.offset_out_of_range
+        return fields | {"error_code": code}
+    return fields | {"error_code": ErrorCode.none, "low_watermark": first}
