@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from quire.bench.raw import loop_factory
+from quire.aio.loops import loop_factory
 from quire.storage.disk.local import LocalDisk
 from quire.storage.disk.local_file import THREADS
 from quire.storage.disk.threads import DiskThreads

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks.appenders import Appender, Whole, journal_alone, whole_bookie
-from quire.bench.raw import loop_factory
+from quire.aio.loops import loop_factory
 from quire.entry import DigestKind, Sealer
 from quire.run import pack_run
 from quire.storage.journal.options import StorageOptions

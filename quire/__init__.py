@@ -6,6 +6,7 @@ What most applications need is here. Beside it are `quire.service` (replicated s
 this), `quire.sql` (SQL databases), `quire.testing` and `quire.spark`.
 """
 
+from quire.aio.loops import run_async
 from quire.client import Client
 from quire.connection import connect
 from quire.election.election import Election, Leadership
@@ -47,4 +48,5 @@ __all__ = [
     "TlsMode",
     "TlsOptions",
     "connect",
+    "run_async",
 ]

@@ -387,7 +387,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "django": ("quire.sql.django",),
     "click": ("quire.cli", "quire.testing.sim.campaign"),
     "rich": ("quire.cli",),
-    "uvloop": ("quire.cli", "quire.bench"),
+    "uvloop": ("quire.aio.loops",),
     "starlette": ("quire.gateway", "quire.console.app"),
     "uvicorn": ("quire.http_server",),
     "httpx": ("quire.console.asking",),

@@ -11,7 +11,6 @@ its kind, in another order each round. Java's clients and servers are warmed up 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import os
 import platform
@@ -152,7 +151,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="quire-peers-") as place:
             kinds = {workload.kind for workload in workloads}
             peers = [each for each in peers_of(words, Path(place)) if kinds & {*each.kinds}]
-            found = asyncio.run(compare(peers, workloads, given))
+            found = quire.run_async(compare(peers, workloads, given))
         results = report.Results(found)
         print(report.tables(results, workloads))
         if given.json:

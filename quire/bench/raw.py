@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias
 import grpc
 import grpc.aio
 
+from quire.aio.loops import loop_factory
 from quire.bench.figures import COPIES, Figures, RawLimits
 from quire.cluster.process import child_environment
 
@@ -221,12 +222,3 @@ def serve_echo(file: str = "") -> None:
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(answer, ready, lambda: asyncio.to_thread(sys.stdin.buffer.read)))
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's event loop where there is one: both ends of quire use it too."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

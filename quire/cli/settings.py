@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 import click
 
+from quire.aio.loops import loop_factory
 from quire.bookie import BookieAddress
 from quire.cli.ending import handling
 from quire.cli.payloads import stdin_chunks
@@ -183,14 +183,3 @@ async def until_orphaned(work: Coroutine[Any, Any, None]) -> None:
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's event loop, or None (asyncio's) if uvloop is not installed."""
-    if sys.platform == "win32":
-        return None
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quire.aio.loops import loop_factory
 from quire.cli import payloads
 from quire.cli.payloads import (
     READ_BYTES,
@@ -21,7 +22,6 @@ from quire.cli.payloads import (
     records,
     stdin_chunks,
 )
-from quire.cli.settings import loop_factory
 from quire.entry import ENTRY_BYTES_MAX
 from quire.errors import ConfigurationError, EntryTooLargeError
 
