@@ -1,4 +1,6 @@
-"""Bookies of quire that serve clients of Apache BookKeeper, as processes, beside a ZooKeeper."""
+"""Bookies of quire that serve clients of Apache BookKeeper, as processes, beside a ZooKeeper; and
+clusters with bookies of both kinds.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,7 @@ class QuireServers(ApacheServers):
     ) -> None:
         super().__init__(directory, jars, "db", bookies)
         self._collect_seconds = collect_seconds
+        self._places: dict[str, Path] = {}
 
     @property
     def own_uri(self) -> str:
@@ -36,10 +39,14 @@ class QuireServers(ApacheServers):
         return json.loads(done.stdout)
 
     def _found(self) -> None:
-        places = [self._place(number) for number in range(len(self.bookies))]
+        self.bookies = self._formatted(len(self.bookies))
+
+    def _formatted(self, count: int) -> dict[str, int]:
+        """Format directories of bookies; return a port for each."""
+        places = [self._place(number) for number in range(count)]
         names = [self.quire("bookie", "format", each)["bookie"] for each in places]
         self._places = dict(zip(names, places, strict=True))
-        self.bookies = {name: free_port() for name in names}
+        return {name: free_port() for name in names}
 
     def _place(self, number: int) -> Path:
         return self.directory / f"quire{number}"
@@ -50,3 +57,20 @@ class QuireServers(ApacheServers):
         serve = ["bookie", "serve", str(self._places[name]), "--listen-bookkeeper", listen]
         more = ["--storage", pause, "--no-auditor"]
         self._begin(name, [*QUIRE, "--store", self.writable_uri, *serve, *more])
+
+
+class MixedServers(QuireServers):
+    """Two bookies of Apache's and two of quire's in one cluster: each ensemble has both."""
+
+    def __init__(self, directory: Path, jars: Path) -> None:
+        super().__init__(directory, jars, 2)
+
+    def _found(self) -> None:
+        ApacheServers._found(self)
+        self.bookies |= self._formatted(2)
+
+    def _launch(self, name: str) -> None:
+        if name in self._places:
+            super()._launch(name)
+        else:
+            ApacheServers._launch(self, name)
