@@ -142,7 +142,9 @@ class ApacheBookie:
     def _error(self, ledger: LedgerId, entry: EntryId, answer: BookieAnswer) -> QuireError:
         if answer.status == Status.UNAUTHORIZED and not answer.part.has(1):
             return ClientRefusedError(
-                self._bookie, "it wants authentication (SASL or a plugin), which quire lacks"
+                self._bookie,
+                "it wants TLS with a certificate (bookie-tls=yes in the store's URI), or "
+                "authentication by SASL or a plugin, which quire lacks",
             )
         if answer.status == Status.READ_ONLY:
             self._writable = False

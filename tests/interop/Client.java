@@ -14,6 +14,7 @@
 //   read ID DIGEST PASSWORD         entries up to the last confirmed: their number and SHA-256
 //   length ID DIGEST PASSWORD       the length of a closed ledger
 import java.io.BufferedReader;
+import java.io.File;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
@@ -35,7 +36,8 @@ public class Client {
     static volatile int written;
     static int sent;
 
-    // The metadata service, "v2" or "v3", the limit of requests in seconds, and a longer one.
+    // The metadata service, "v2" or "v3", the limit of requests in seconds, a longer one, and a file
+    // of more settings.
     public static void main(String[] arguments) throws Exception {
         client = new BookKeeper(options(arguments, arguments[2]));
         patient = arguments.length > 3 ? new BookKeeper(options(arguments, arguments[3])) : client;
@@ -53,8 +55,11 @@ public class Client {
         System.exit(0);
     }
 
-    static ClientConfiguration options(String[] arguments, String seconds) {
+    static ClientConfiguration options(String[] arguments, String seconds) throws Exception {
         ClientConfiguration options = new ClientConfiguration();
+        if (arguments.length > 4) {
+            options.loadConf(new File(arguments[4]).toURI().toURL());
+        }
         options.setMetadataServiceUri(arguments[0]);
         options.setThrottleValue(0);
         options.setUseV2WireProtocol(arguments[1].equals("v2"));

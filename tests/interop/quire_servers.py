@@ -7,9 +7,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from quire.wire.certificates import TlsOptions
 from tests.interop.servers import ApacheServers, free_port
 
 QUIRE = (sys.executable, "-m", "quire")
@@ -19,9 +21,17 @@ class QuireServers(ApacheServers):
     """`ApacheServers` with bookies of quire's: the cluster is made by `quire bookie format`."""
 
     def __init__(
-        self, directory: Path, jars: Path, bookies: int = 3, *, collect_seconds: float = 600.0
+        self,
+        directory: Path,
+        jars: Path,
+        bookies: int = 3,
+        *,
+        collect_seconds: float = 600.0,
+        tls: Callable[[str], TlsOptions] | None = None,
     ) -> None:
+        """`tls` gives the files of a bookie, by its id; None for bookies without TLS."""
         super().__init__(directory, jars, "db", bookies)
+        self._tls = tls
         self._collect_seconds = collect_seconds
         self._places: dict[str, Path] = {}
 
@@ -56,6 +66,10 @@ class QuireServers(ApacheServers):
         listen = f"127.0.0.1:{self.bookies[name]}"
         serve = ["bookie", "serve", str(self._places[name]), "--listen-bookkeeper", listen]
         more = ["--storage", pause, "--no-auditor"]
+        if self._tls is not None:
+            names = ("--tls-cert", "--tls-key", "--tls-ca")
+            for option, file in zip(names, self._tls(name).files, strict=True):
+                more += [option, str(file)]
         self._begin(name, [*QUIRE, "--store", self.writable_uri, *serve, *more])
 
 
