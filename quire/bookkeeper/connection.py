@@ -126,6 +126,9 @@ class BookieConnection(asyncio.Protocol):
         self._outbox: list[Piece] = []
         self._flushing: asyncio.Handle | None = None
         self._buffer = bytearray()
+        """The beginning of a message that is not whole."""
+        self._wanted = SIZE.size
+        """Bytes that the buffer needs before it is looked at again."""
         self._heard_at = self._loop.time()
         self._transactions = transactions or Transactions()
         self._calls: dict[int, _Calls] = {}
@@ -278,22 +281,33 @@ class BookieConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self._loop.time()
-        buffer = self._buffer
-        buffer += data
-        at, end = 0, len(buffer)
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._wanted:
+                return
+            data = bytes(self._buffer)
         try:
-            while at + SIZE.size <= end:
-                (size,) = SIZE.unpack_from(buffer, at)
-                if size > wire3.MESSAGE_BYTES_MAX:
-                    raise MalformedError(f"a message of {size} bytes")
-                if at + SIZE.size + size > end:
-                    break
-                at += SIZE.size
-                self._take(bytes(buffer[at : at + size]))
-                at += size
+            at = self._take_whole(data)
         except MalformedError as error:
             self.end(f"it does not speak BookKeeper's protocol: {error}")
-        del buffer[:at]
+            at = len(data)
+        self._buffer = bytearray(data[at:])
+
+    def _take_whole(self, data: bytes) -> int:
+        """Take the messages that are whole; return where the rest begins."""
+        at, end = 0, len(data)
+        while at + SIZE.size <= end:
+            (size,) = SIZE.unpack_from(data, at)
+            if size > wire3.MESSAGE_BYTES_MAX:
+                raise MalformedError(f"a message of {size} bytes")
+            after = at + SIZE.size + size
+            if after > end:
+                self._wanted = after - at
+                return at
+            self._take(data[at + SIZE.size : after])
+            at = after
+        self._wanted = SIZE.size
+        return at
 
     def _take(self, message: bytes) -> None:
         added = wire3.read_added(message)

@@ -347,3 +347,36 @@ async def test_a_run_is_encoded_once_for_all_bookies_of_a_client() -> None:
     finally:
         for link in links:
             await link.close()
+
+
+class _Chopped(asyncio.Protocol):
+    """Hands bytes on in pieces of a few."""
+
+    def __init__(self, inner: asyncio.Protocol, size: int) -> None:
+        self._inner = inner
+        self._size = size
+        self.connection_made = inner.connection_made  # type: ignore[method-assign]
+        self.connection_lost = inner.connection_lost  # type: ignore[method-assign]
+
+    def data_received(self, data: bytes) -> None:
+        for at in range(0, len(data), self._size):
+            self._inner.data_received(data[at : at + self._size])
+
+
+@pytest.mark.parametrize("size", [1, 3, 64, 4096])
+async def test_answers_may_come_in_pieces_of_any_size(size: int) -> None:
+    far = FakeApacheBookie()
+
+    async def connect(inner: asyncio.Protocol) -> asyncio.Transport:
+        return await far.connect(_Chopped(inner, size))
+
+    bookie = ApacheBookie(BookieAddress("b1", "b1:3181"), connect=connect)
+    try:
+        wanted = [0, 1, 2, 5]
+        await bookie.add(LEDGER, KEY, run_of(*wanted, payload=bytes(1000)))
+        for first, last in ((0, 2), (0, 2), (5, 5)):
+            run = await bookie.read(LEDGER, first, last)
+            found = [entry for entry, _ in split_run(run)]
+            assert found == [each for each in wanted if first <= each <= last]
+    finally:
+        await bookie.close()
