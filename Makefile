@@ -189,9 +189,10 @@ mutations: $(VENV)/test.stamp ## make each edit of a list in a copy: a test must
 drills: $(VENV)/test.stamp ## what an operator relies on, on real processes; NAMES="lost drained" for some
 	@$(BIN)/python -m tests.drills $(NAMES)
 
-interop: ROUNDS ?= 25
-interop: $(VENV)/test.stamp ## quire and Apache BookKeeper's Java client on its bookies, ROUNDS=n of failures
-	@$(BIN)/python -m tests.interop --rounds $(ROUNDS) $(if $(VERSIONS),--versions $(VERSIONS))
+interop: ROUNDS ?= 100
+interop: $(VENV)/test.stamp ## quire and Apache BookKeeper's Java client, on bookies of both: a matrix, and ROUNDS=n of failures of SEED=n; MATRIX=no for these alone; JSON=file
+	@$(BIN)/python -m tests.interop --rounds $(ROUNDS) --seed $(or $(SEED),0) \
+	  $(if $(VERSIONS),--versions $(VERSIONS)) $(if $(filter no,$(MATRIX)),--only-rounds) $(if $(JSON),--json $(JSON))
 
 soak: $(VENV)/test.stamp ## real processes, random kills and pauses for MINUTES=n; ZOOKEEPER=3 on an ensemble, TLS=1
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(ZOOKEEPER),--zookeeper $(ZOOKEEPER)) $(if $(TLS),--tls)

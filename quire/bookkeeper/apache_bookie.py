@@ -43,6 +43,7 @@ from quire.bookkeeper import wire3
 from quire.bookkeeper.connection import BookieConnection, OpenTransport, to_address
 from quire.bookkeeper.held import Acknowledged, HeldIds
 from quire.bookkeeper.protobuf import MalformedError
+from quire.bookkeeper.shared_adds import SharedAdds
 from quire.bookkeeper.single_reads import SingleReads, WantedRange, last_frame, readings
 from quire.bookkeeper.status import ABSENT, Status, error_of
 from quire.bookkeeper.tls import ClientTls
@@ -56,7 +57,6 @@ from quire.errors import (
     UnsupportedError,
 )
 from quire.outline import Outline
-from quire.run import scan_run
 
 REQUEST_SECONDS: Final = 5.0
 LIST_SECONDS: Final = 1.0
@@ -94,7 +94,10 @@ class ApacheBookie:
         list_timeout: float = LIST_SECONDS,
         tls: ClientTls | None = None,
         connect: OpenTransport | None = None,
+        adds: SharedAdds | None = None,
     ) -> None:
+        """`adds` are shared by all links of a client."""
+        self._adds = adds or SharedAdds()
         self.address = address
         self._bookie = address.bookie
         self._timeout = request_timeout
@@ -129,7 +132,12 @@ class ApacheBookie:
         self._acknowledged = Acknowledged()
         host = self.address.address.rpartition(":")[0].strip("[]")
         self._connection = BookieConnection(
-            self._bookie, self._connect, self._timeout, self._tls, host
+            self._bookie,
+            self._connect,
+            self._timeout,
+            self._tls,
+            host,
+            self._adds.transactions,
         )
         return self._connection
 
@@ -142,7 +150,9 @@ class ApacheBookie:
     def _error(self, ledger: LedgerId, entry: EntryId, answer: BookieAnswer) -> QuireError:
         if answer.status == Status.UNAUTHORIZED and not answer.part.has(1):
             return ClientRefusedError(
-                self._bookie, "it wants authentication (SASL or a plugin), which quire lacks"
+                self._bookie,
+                "it wants TLS with a certificate (bookie-tls=yes in the store's URI), or "
+                "authentication by SASL or a plugin, which quire lacks",
             )
         if answer.status == Status.READ_ONLY:
             self._writable = False
@@ -161,24 +171,15 @@ class ApacheBookie:
     ) -> asyncio.Future[None]:
         """See `Bookie.add`. Cancelling leaves the run in its place in the connection."""
         try:
-            scanned = scan_run(run)
-            if scanned.ledger != ledger:
-                raise InvalidRequestError(f"run is of ledger {scanned.ledger}, not {ledger}")
-            view = memoryview(run)
-            frames = [(at.entry, view[at.offset : at.offset + at.size]) for at in scanned.frames]
-            largest = max(len(frame) for _, frame in frames)
-            if largest > wire3.FRAME_BYTES_MAX:
-                raise InvalidRequestError(
-                    f"a frame of {largest} bytes exceeds {wire3.FRAME_BYTES_MAX}, the limit of "
-                    "a bookie's messages (nettyMaxFrameSizeBytes): append smaller entries"
-                )
-            encoder = wire3.AddEncoder(ledger, key, recovery=recovery, deferred=deferred)
-            error = partial(self._error, ledger, scanned.first)
-            answer = self._link().add(encoder, frames, error)
+            prepared = self._adds.prepare(
+                self, ledger, key, run, recovery=recovery, deferred=deferred
+            )
+            error = partial(self._error, ledger, prepared.entries[0])
+            answer = self._link().add(prepared, error)
         except QuireError as error:
             return refused(error)
         if deferred:
-            answer.add_done_callback(partial(self._acknowledged.note, ledger, scanned.entries))
+            answer.add_done_callback(partial(self._acknowledged.note, ledger, prepared.entries))
         return answer
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:

@@ -11,6 +11,7 @@ from quire.bookkeeper.read_only import ReadOnlyStore
 from quire.bookkeeper.records import ApacheRecords, open_records
 from quire.bookkeeper.registration import PROTOCOL
 from quire.bookkeeper.registrations import ApacheRegistrations
+from quire.bookkeeper.shared_adds import SharedAdds
 from quire.bookkeeper.tls import ClientTls
 from quire.bookkeeper.uri import ApacheLedgers
 from quire.ledger.roster import BookieRoster
@@ -48,8 +49,10 @@ class ApacheCluster:
     def roster(self, store: MetadataStore, request_timeout: float) -> BookieRoster:
         """Return the cluster's bookies; the caller starts it."""
 
+        adds = SharedAdds()
+
         def link(address: BookieAddress) -> ApacheBookie:
-            return ApacheBookie(address, request_timeout=request_timeout, tls=self._tls)
+            return ApacheBookie(address, request_timeout=request_timeout, tls=self._tls, adds=adds)
 
         found = partial(ApacheRegistrations, self._ledgers.root)
         return BookieRoster(store, link, (PROTOCOL,), found)

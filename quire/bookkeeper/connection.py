@@ -20,10 +20,11 @@ from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
 from quire.bookkeeper import wire3
 from quire.bookkeeper.protobuf import MalformedError
+from quire.bookkeeper.shared_adds import PreparedRun, Transactions
 from quire.bookkeeper.status import Status
 from quire.bookkeeper.tls import ClientTls
 from quire.bookkeeper.wire3 import SIZE, BookieAnswer
-from quire.entry import BookieId, EntryId
+from quire.entry import BookieId
 from quire.errors import BookieUnavailableError, ClientRefusedError, QuireError
 
 CONNECT_SECONDS: Final = 5.0
@@ -109,7 +110,9 @@ class BookieConnection(asyncio.Protocol):
         timeout: float,
         tls: ClientTls | None = None,
         server_name: str | None = None,
+        transactions: Transactions | None = None,
     ) -> None:
+        """`transactions` are shared by all connections of a client."""
         self._bookie = bookie
         self._timeout = timeout
         self._tls = tls
@@ -123,8 +126,11 @@ class BookieConnection(asyncio.Protocol):
         self._outbox: list[Piece] = []
         self._flushing: asyncio.Handle | None = None
         self._buffer = bytearray()
+        """The beginning of a message that is not whole."""
+        self._wanted = SIZE.size
+        """Bytes that the buffer needs before it is looked at again."""
         self._heard_at = self._loop.time()
-        self._transaction = 0
+        self._transactions = transactions or Transactions()
         self._calls: dict[int, _Calls] = {}
         self._adds: dict[int, _RunOfAdds] = {}
         self._runs: dict[_RunOfAdds, None] = {}
@@ -152,7 +158,7 @@ class BookieConnection(asyncio.Protocol):
         """
         self._check()
         seconds = self._timeout if timeout is None else timeout
-        first, asked_at = self._next(len(makes)), self._loop.time()
+        first, asked_at = self._transactions.take(len(makes)), self._loop.time()
         late = self.unavailable(f"no answer within {seconds:g} s")
         calls = _Calls(first, len(makes), late)
         numbers = range(first, first + len(makes))
@@ -171,30 +177,24 @@ class BookieConnection(asyncio.Protocol):
 
     def add(
         self,
-        encoder: wire3.AddEncoder,
-        frames: Sequence[tuple[EntryId, Piece]],
+        prepared: PreparedRun,
         error: Callable[[BookieAnswer], QuireError],
     ) -> asyncio.Future[None]:
-        """Send the adds of some frames; the future is done when all are answered with OK.
+        """Send the adds of a run; the future is done when all are answered with OK.
 
         `error` says what another answer is. Raises `BookieUnavailableError` when the connection
         is over.
         """
         self._check()
-        run = _RunOfAdds(len(frames), error, self._loop.time())
-        first = self._next(len(frames))
-        self._adds.update(dict.fromkeys(range(first, first + len(frames)), run))
+        first, count = prepared.transaction, len(prepared.entries)
+        run = _RunOfAdds(count, error, self._loop.time())
+        self._adds.update(dict.fromkeys(range(first, first + count), run))
         self._runs[run] = None
         run.answer.add_done_callback(lambda _: self._runs.pop(run, None))
-        self._send(encoder.encode(first, frames))
+        self._send(prepared.pieces)
         if self._alarm is None:
             self._alarm = self._loop.call_later(self._timeout, self._look_at_runs)
         return run.answer
-
-    def _next(self, count: int) -> int:
-        first = self._transaction
-        self._transaction += count
-        return first
 
     def _check(self) -> None:
         if self.over is not None:
@@ -248,7 +248,7 @@ class BookieConnection(asyncio.Protocol):
 
     async def _start_tls(self, plain: asyncio.Transport, tls: ClientTls) -> None:
         """Ask for TLS, and speak it. A bookie that refuses is not spoken to in plain text."""
-        transaction = self._next(1)
+        transaction = self._transactions.take(1)
         calls = self._calls[transaction] = _Calls(transaction, 1, self.unavailable("no answer"))
         plain.write(wire3.start_tls(transaction))
         await calls.all
@@ -281,22 +281,33 @@ class BookieConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self._loop.time()
-        buffer = self._buffer
-        buffer += data
-        at, end = 0, len(buffer)
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._wanted:
+                return
+            data = bytes(self._buffer)
         try:
-            while at + SIZE.size <= end:
-                (size,) = SIZE.unpack_from(buffer, at)
-                if size > wire3.MESSAGE_BYTES_MAX:
-                    raise MalformedError(f"a message of {size} bytes")
-                if at + SIZE.size + size > end:
-                    break
-                at += SIZE.size
-                self._take(bytes(buffer[at : at + size]))
-                at += size
+            at = self._take_whole(data)
         except MalformedError as error:
             self.end(f"it does not speak BookKeeper's protocol: {error}")
-        del buffer[:at]
+            at = len(data)
+        self._buffer = bytearray(data[at:])
+
+    def _take_whole(self, data: bytes) -> int:
+        """Take the messages that are whole; return where the rest begins."""
+        at, end = 0, len(data)
+        while at + SIZE.size <= end:
+            (size,) = SIZE.unpack_from(data, at)
+            if size > wire3.MESSAGE_BYTES_MAX:
+                raise MalformedError(f"a message of {size} bytes")
+            after = at + SIZE.size + size
+            if after > end:
+                self._wanted = after - at
+                return at
+            self._take(data[at + SIZE.size : after])
+            at = after
+        self._wanted = SIZE.size
+        return at
 
     def _take(self, message: bytes) -> None:
         added = wire3.read_added(message)

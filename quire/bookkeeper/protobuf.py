@@ -58,6 +58,13 @@ class Message:
     def __init__(self, data: bytes | memoryview) -> None:
         self._fields = _fields(bytes(data))
 
+    @classmethod
+    def of(cls, fields: dict[int, list[int | bytes]]) -> Message:
+        """Return a message whose fields were read by another function."""
+        made = cls.__new__(cls)
+        made._fields = fields
+        return made
+
     def has(self, key: int) -> bool:
         """Whether a field occurs."""
         return key in self._fields

@@ -1,13 +1,16 @@
 """Reading ranges from a bookie that reads one entry at a time.
 
 Many requests are under way at once: few as long as the size of entries is not known, then as many
-as fill the answer. An entry is denied only if the bookie denied it by itself, or holds none that is
-so high: whatever was not asked for is not denied, or recovery would end a ledger too early.
+as fill the answer. The size is remembered for the next read of the ledger, so a reader that goes
+through a ledger waits for one answer a read, and not for one a window.
+
+An entry is denied only if the bookie denied it by itself, or holds none that is so high: whatever
+was not asked for is not denied, or recovery would end a ledger too early.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import islice
@@ -26,6 +29,9 @@ from quire.run import pack_run
 WINDOW_FIRST: Final = 16
 WINDOW_MAX: Final = 1024
 """Reads under way in one call."""
+
+SIZES_MAX: Final = 1024
+"""Ledgers to remember the size of entries of."""
 
 
 class WantedRange(NamedTuple):
@@ -48,21 +54,46 @@ class SingleReads:
 
     def __init__(self, error: Callable[[LedgerId, EntryId, BookieAnswer], QuireError]) -> None:
         self._error = error
+        self._sizes: dict[LedgerId, int] = {}
+        """The mean size of the frames that a read brought last, by ledger."""
 
     async def read(
         self, link: BookieConnection, wanted: WantedRange, fence_key: bytes | None = None
     ) -> bytes:
         """Return the run of the wanted entries that are held. Raises as `Bookie.read`."""
         ledger, first, last, *_ = wanted
-        answer = await self._ask(link, ledger, first, fence_key)
+        asked = [first] if fence_key is not None else self._first_window(wanted)
+        others: list[BookieAnswer | QuireError] = []
+        if len(asked) == 1:
+            answer = await self._ask(link, ledger, first, fence_key)
+        else:
+            found, *others = await link.call_many(readings(ledger, asked))
+            if isinstance(found, QuireError):
+                raise found
+            answer = found
         if answer.status == Status.OK:
             frames = [self._frame(ledger, first, answer)]
-            await self._read_on(link, wanted, wanted.given(first + 1, last), frames)
+            if self._take(wanted, asked[1:], others, frames):
+                await self._read_on(link, wanted, wanted.given(asked[-1] + 1, last), frames)
+            self._note_size(ledger, frames)
             return pack_run(frames)
         error = self._error(ledger, first, answer)
         if answer.status != Status.NO_ENTRY or first == last:
             raise error
         return await self._read_after_gap(link, wanted, fence_key)
+
+    def _first_window(self, wanted: WantedRange) -> list[EntryId]:
+        """Return the entries to ask for at once: one, unless the size of entries is known."""
+        known = self._sizes.get(wanted.ledger)
+        room = 1 if known is None else min(WINDOW_MAX, wanted.bytes_max // known)
+        more = wanted.given(wanted.first + 1, wanted.last)
+        return [wanted.first, *islice(more, max(0, room - 1))]
+
+    def _note_size(self, ledger: LedgerId, frames: list[bytes]) -> None:
+        self._sizes.pop(ledger, None)
+        self._sizes[ledger] = sum(map(len, frames)) // len(frames) + 1
+        if len(self._sizes) > SIZES_MAX:
+            del self._sizes[next(iter(self._sizes))]
 
     async def _ask(
         self,
@@ -104,33 +135,43 @@ class SingleReads:
         frames: list[bytes],
     ) -> None:
         """Read entries after some that were found, until bytes or entries end, or one fails."""
-        ledger, size = wanted.ledger, sum(map(len, frames))
         window, more = WINDOW_FIRST, iter(ids)
-        while size < wanted.bytes_max:
+        while True:
+            size = sum(map(len, frames))
             average = size // len(frames) + 1
-            room = (wanted.bytes_max - size) // average
+            room = max(0, wanted.bytes_max - size) // average
             asked = list(islice(more, min(window, room)))
             if not asked:
                 return
-            answers = await link.call_many(readings(ledger, asked))
-            denied = False
-            for entry, answer in zip(asked, answers, strict=True):
-                if isinstance(answer, QuireError) or answer.status not in (Status.OK, *ABSENT):
-                    return
-                denied = answer.status in ABSENT
-                if denied:
-                    continue
-                try:
-                    frame = self._frame(ledger, entry, answer)
-                except CorruptEntryError:
-                    return  # the next read begins with it, and says so
-                if size + len(frame) > wanted.bytes_max:
-                    return
-                frames.append(frame)
-                size += len(frame)
-            if denied:
-                return  # most likely the end, or a gap: more would be asked for nothing
+            answers = await link.call_many(readings(wanted.ledger, asked))
+            if not self._take(wanted, asked, answers, frames):
+                return
             window = min(2 * window, WINDOW_MAX)
+
+    def _take(
+        self,
+        wanted: WantedRange,
+        asked: Sequence[EntryId],
+        answers: Sequence[BookieAnswer | QuireError],
+        frames: list[bytes],
+    ) -> bool:
+        """Add the entries of some answers to those before; whether more are to be asked for."""
+        size, denied = sum(map(len, frames)), False
+        for entry, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, QuireError) or answer.status not in (Status.OK, *ABSENT):
+                return False
+            denied = answer.status in ABSENT
+            if denied:
+                continue
+            try:
+                frame = self._frame(wanted.ledger, entry, answer)
+            except CorruptEntryError:
+                return False  # the next read begins with it, and says so
+            if size + len(frame) > wanted.bytes_max:
+                return False
+            frames.append(frame)
+            size += len(frame)
+        return not denied  # most likely the end, or a gap: more would be asked for nothing
 
     async def _read_after_gap(
         self, link: BookieConnection, wanted: WantedRange, fence_key: bytes | None

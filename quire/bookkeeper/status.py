@@ -13,6 +13,7 @@ from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import (
     BookieBusyError,
     BookieUnavailableError,
+    ClientRefusedError,
     EntryUnknownError,
     InvalidRequestError,
     LedgerFencedError,
@@ -118,7 +119,7 @@ def status_of(error: Exception) -> Status:
             return Status.READ_ONLY
         case BookieBusyError():
             return Status.TOO_MANY_REQUESTS
-        case UnauthorizedError() | NotPermittedError():
+        case UnauthorizedError() | NotPermittedError() | ClientRefusedError():
             return Status.UNAUTHORIZED
         case InvalidRequestError():
             return Status.BAD_REQUEST

@@ -221,12 +221,44 @@ def read_answer(data: bytes) -> BookieAnswer:
     started = _read_start(data)
     if started is not None and started.part:
         operation, transaction, status, at = started
-        part = Message(data[at:])
+        part = (_read_entry(data, at) if operation == Operation.READ else None) or Message(
+            data[at:]
+        )
     else:
         operation, transaction, status, part = _read_fields(data)
     if operation in WITH_STATUS and part.has(1):
         status = part.number(1)
     return BookieAnswer(operation, transaction, status, part)
+
+
+def _read_entry(data: bytes, at: int) -> Message | None:
+    """Read the part of an answer to a read, which is the rest, in the order in which bookies write
+    it; None for another order. One is read for every entry.
+    """
+    end = len(data)
+    try:
+        if data[at] != _PART_STATUS:
+            return None
+        status, at = read_varint(data, at + 1)
+        if data[at] != _PART_LEDGER:
+            return None
+        ledger, at = read_varint(data, at + 1)
+        if data[at] != _PART_ENTRY:
+            return None
+        entry, at = read_varint(data, at + 1)
+        fields: dict[int, list[int | bytes]] = {1: [status], 2: [ledger], 3: [entry]}
+        if at < end and data[at] == _PART_BODY:
+            size, at = read_varint(data, at + 1)
+            if at + size > end:
+                return None
+            fields[4] = [data[at : at + size]]
+            at += size
+        if at < end and data[at] == _PART_LAC:
+            lac, at = read_varint(data, at + 1)
+            fields[5] = [lac]
+    except IndexError:
+        return None
+    return Message.of(fields) if at == end else None
 
 
 def _read_fields(data: bytes) -> tuple[int, int, int, Message]:
@@ -303,6 +335,11 @@ _READ_PART: Final = varint(PART[Operation.READ] << 3 | BYTES)
 _ADDED: Final = encode([(1, VERSION), (2, Operation.ADD)]) + varint(3 << 3)
 _STATUS: Final = 2 << 3
 _TRANSACTION: Final = 3 << 3
+_PART_STATUS: Final = 1 << 3
+_PART_LEDGER: Final = 2 << 3
+_PART_ENTRY: Final = 3 << 3
+_PART_BODY: Final = 4 << 3 | BYTES
+_PART_LAC: Final = 5 << 3
 _VERSION: Final = field(1, VERSION) + varint(2 << 3)
 _PARTS: Final = {int(each): varint(key << 3 | BYTES) for each, key in PART.items()}
 

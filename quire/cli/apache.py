@@ -5,11 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
+from quire.bookkeeper.serving.port import takes_tls_only
 from quire.bookkeeper.serving.system import bookkeeper_system, own_store, writable
 from quire.bookkeeper.uri import split_uri
 from quire.errors import ConfigurationError
 from quire.storage.ledger_system import OpenSystem
 from quire.wire.exposure import exposed
+from quire.wire.tls import Contexts
 
 
 class BookKeeperPlace(NamedTuple):
@@ -25,12 +27,12 @@ def is_apache(uri: str) -> bool:
 
 
 def bookkeeper_place(
-    uri: str, listen: str | None, advertise: str | None, insecure: bool, with_tls: bool
+    uri: str, listen: str | None, advertise: str | None, insecure: bool, tls: Contexts | None
 ) -> BookKeeperPlace:
     """Return the place of a bookie with a store and a port.
 
-    Raises `ConfigurationError` when one is given without the other, for certificates, and for an
-    address that other machines reach unless that is accepted.
+    Raises `ConfigurationError` when one is given without the other, and for an address that other
+    machines reach without TLS unless that is accepted.
     """
     found = writable(uri)
     if found is None:
@@ -42,13 +44,15 @@ def bookkeeper_place(
         raise ConfigurationError(
             f"{uri!r} names ledgers of Apache BookKeeper: give --listen-bookkeeper HOST:PORT"
         )
-    if with_tls:
-        raise ConfigurationError(
-            "--listen-bookkeeper has no TLS yet: leave --tls-cert, --tls-key and --tls-ca out"
-        )
-    exposed("bookie", [listen], accepted=insecure)
+    if not takes_tls_only(tls):
+        exposed("bookie", [listen], accepted=insecure)
     base, ledgers = found
     opening = partial(
-        bookkeeper_system, base=base, ledgers=ledgers, listen=listen, advertise=advertise
+        bookkeeper_system,
+        base=base,
+        ledgers=ledgers,
+        listen=listen,
+        advertise=advertise,
+        tls=tls,
     )
     return BookKeeperPlace(own_store(base, ledgers), opening)

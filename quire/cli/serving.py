@@ -284,7 +284,7 @@ async def _serve(
 
     uri = resolve_store(settings.store_uri())
     if listen_bookkeeper is not None or is_apache(uri):
-        secured = (insecure_network, tls is not None)
+        secured = (insecure_network, tls)
         uri, system = bookkeeper_place(uri, listen_bookkeeper, advertise, *secured)
         around: dict[str, Any] = {"system": system}
     else:

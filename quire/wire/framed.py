@@ -216,6 +216,30 @@ class FramedConnection(asyncio.Protocol):
         if self._layer is not None:
             self._layer.abort()
 
+    def let_go(self) -> asyncio.Transport | None:
+        """Give the transport away, to a layer of TLS; for its server this connection is over.
+
+        Returns:
+            The transport, which is read; its protocol is to be set at once. None when the other
+            side is gone, or has sent more than was read: such bytes came without TLS, and a third
+            machine may have put them in.
+        """
+        transport = self._transport
+        if self._over is not None or transport is None or transport.is_closing():
+            return None
+        if self._size or self._inbox:
+            return None
+        if self._is_paused:
+            transport.resume_reading()
+        self._transport = None
+        self.connection_lost(None)
+        return transport
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether it has a layer of TLS below."""
+        return self._layer is not None
+
     def inside(self, layer: TlsLayer) -> TlsLayer:
         """Have a layer of TLS below, which tells of the connection after its handshake."""
         self._layer = layer

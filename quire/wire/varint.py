@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+_SHORT: Final = [bytes((number,)) for number in range(0x80)]
+
 
 def varint(number: int) -> bytes:
     """Return a number that is not negative, seven bits a byte, the low ones first."""
+    # One number in each message of an entry: up to four bytes without a loop.
+    if number < 0x80:
+        return _SHORT[number]
+    if number < 0x4000:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    if number < 0x200000:
+        return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14))
+    if number < 0x10000000:
+        return bytes(
+            (
+                number & 0x7F | 0x80,
+                number >> 7 & 0x7F | 0x80,
+                number >> 14 & 0x7F | 0x80,
+                number >> 21,
+            )
+        )
     groups = bytearray()
     while number > 0x7F:
         groups.append(number & 0x7F | 0x80)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -13,8 +13,9 @@ from quire.bookie import BookieAddress
 from quire.bookkeeper import wire3
 from quire.bookkeeper.apache_bookie import ApacheBookie
 from quire.bookkeeper.protobuf import Field, Message
+from quire.bookkeeper.shared_adds import SharedAdds
 from quire.bookkeeper.status import Status
-from quire.bookkeeper.wire3 import Operation
+from quire.bookkeeper.wire3 import BookieAnswer, Operation
 from quire.entry import DigestKind, Sealer
 from quire.errors import (
     BookieUnavailableError,
@@ -270,3 +271,112 @@ async def test_an_answer_that_is_another_entry_is_damage() -> None:
     async with linked(Confused()) as bookie:
         with pytest.raises(QuireError, match="another entry"):
             await bookie.read(LEDGER, 0, 5)
+
+
+async def test_a_read_asks_at_once_for_what_fills_its_answer() -> None:
+    """Once the size of a ledger's entries is known, a read waits for one answer."""
+    far = FakeApacheBookie()
+    async with linked(far) as bookie:
+        await bookie.add(LEDGER, KEY, run_of(*range(600)))
+        link = bookie._link()
+        windows: list[int] = []
+        ask = link.call_many
+
+        async def counted(
+            makes: Sequence[Callable[[int], bytes]], timeout: float | None = None
+        ) -> list[BookieAnswer | QuireError]:
+            windows.append(len(makes))
+            return await ask(makes, timeout)
+
+        link.call_many = counted  # type: ignore[method-assign]
+        assert len(list(split_run(await bookie.read(LEDGER, 0, 99)))) == 100
+        assert windows == [1, 16, 32, 51]
+        windows.clear()
+        assert len(list(split_run(await bookie.read(LEDGER, 100, 599)))) == 500
+        assert windows == [500]
+        windows.clear()
+        size = len(await bookie.read(LEDGER, 0, 0))
+        run = await bookie.read(LEDGER, 10, 599, bytes_max=10 * size)
+        found = [entry for entry, _ in split_run(run)]
+        assert found == list(range(10, 10 + len(found)))
+        assert 8 <= len(found) <= 11, "frames are smaller in a run with others"
+        windows.clear()
+        await bookie.read(LEDGER, 0, 99, fence_key=KEY)
+        assert windows[0] == 1, "a fence is answered before anything else is asked"
+
+
+async def test_a_read_of_known_entries_denies_no_more_than_one_of_unknown_ones() -> None:
+    far = FakeApacheBookie()
+    async with linked(far) as bookie:
+        await bookie.add(LEDGER, KEY, run_of(0, 1, 2, 5, 6, 40))
+        await bookie.read(LEDGER, 0, 0)
+        assert LEDGER in bookie._entries._sizes
+        assert [entry for entry, _ in split_run(await bookie.read(LEDGER, 0, 2))] == [0, 1, 2]
+        assert [entry for entry, _ in split_run(await bookie.read(LEDGER, 3, 6))] == [5, 6]
+        assert [entry for entry, _ in split_run(await bookie.read(LEDGER, 7, 90))] == [40]
+        with pytest.raises(NoSuchEntryError) as caught:
+            await bookie.read(LEDGER, 7, 30)
+        assert caught.value.through == 30
+        with pytest.raises(NoSuchEntryError) as caught:
+            await bookie.read(LEDGER, 41, 60)
+        assert caught.value.through == 60
+
+
+async def test_a_run_is_encoded_once_for_all_bookies_of_a_client() -> None:
+    adds = SharedAdds()
+    bookies = [FakeApacheBookie() for _ in range(3)]
+    links = [
+        ApacheBookie(BookieAddress(f"b{number}", f"b{number}:3181"), connect=far.connect, adds=adds)
+        for number, far in enumerate(bookies)
+    ]
+    try:
+        run = run_of(0, 1, 2)
+        prepared = [adds.prepare(link, LEDGER, KEY, run) for link in (*links, links[0])]
+        assert prepared[0] is prepared[1] is prepared[2]
+        assert prepared[3] is not prepared[0], "answers to both could not be told apart"
+        assert prepared[3].transaction == prepared[0].transaction + 3
+        for flags in ({"recovery": True}, {"deferred": True}):
+            assert adds.prepare(links[1], LEDGER, KEY, run, **flags) is not prepared[3]
+        assert adds.prepare(links[1], LEDGER, b"other", run) is not prepared[3]
+        run = run_of(3, 4)
+        await asyncio.gather(*(link.add(LEDGER, KEY, run) for link in links))
+        await asyncio.gather(*(link.read(LEDGER, 3, 4) for link in links))
+        await asyncio.gather(*(link.add(LEDGER, KEY, run) for link in links))
+        for far in bookies:
+            assert sorted(far.ledgers[LEDGER].frames) == [3, 4]
+    finally:
+        for link in links:
+            await link.close()
+
+
+class _Chopped(asyncio.Protocol):
+    """Hands bytes on in pieces of a few."""
+
+    def __init__(self, inner: asyncio.Protocol, size: int) -> None:
+        self._inner = inner
+        self._size = size
+        self.connection_made = inner.connection_made  # type: ignore[method-assign]
+        self.connection_lost = inner.connection_lost  # type: ignore[method-assign]
+
+    def data_received(self, data: bytes) -> None:
+        for at in range(0, len(data), self._size):
+            self._inner.data_received(data[at : at + self._size])
+
+
+@pytest.mark.parametrize("size", [1, 3, 64, 4096])
+async def test_answers_may_come_in_pieces_of_any_size(size: int) -> None:
+    far = FakeApacheBookie()
+
+    async def connect(inner: asyncio.Protocol) -> asyncio.Transport:
+        return await far.connect(_Chopped(inner, size))
+
+    bookie = ApacheBookie(BookieAddress("b1", "b1:3181"), connect=connect)
+    try:
+        wanted = [0, 1, 2, 5]
+        await bookie.add(LEDGER, KEY, run_of(*wanted, payload=bytes(1000)))
+        for first, last in ((0, 2), (0, 2), (5, 5)):
+            run = await bookie.read(LEDGER, first, last)
+            found = [entry for entry, _ in split_run(run)]
+            assert found == [each for each in wanted if first <= each <= last]
+    finally:
+        await bookie.close()

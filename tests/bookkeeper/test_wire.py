@@ -99,6 +99,29 @@ def test_the_order_of_fields_makes_no_difference(
         assert found.part.data(4, b"none") == (b"none" if held is None else held[2])
 
 
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 6), st.one_of(st.integers(-1, 2**40), st.binary(max_size=200))),
+        max_size=6,
+    ),
+    st.booleans(),
+    st.integers(0, 4),
+)
+def test_an_entry_read_quickly_is_the_one_read_by_fields(
+    fields: list[tuple[int, int | bytes]], in_order: bool, cut: int
+) -> None:
+    if in_order:
+        kinds = {1: int, 2: int, 3: int, 4: bytes, 5: int}
+        kept = {key: value for key, value in fields if isinstance(value, kinds.get(key, str))}
+        fields = sorted({1: 0, 2: 7, 3: 5, **kept}.items())
+    part = encode(fields)
+    part = part[: len(part) - cut]
+    quick = wire3._read_entry(b"before" + part, len(b"before"))
+    if quick is not None:
+        assert quick._fields == Message(part)._fields
+    assert quick is not None or not in_order or cut
+
+
 @given(st.integers(0, 2**40), st.integers(0, 2**62), st.integers(-1, 2**62))
 def test_reads_in_bulk_are_requests_like_others(transaction: int, ledger: int, entry: int) -> None:
     assert wire3.ReadEncoder(ledger).encode(transaction, entry) == wire3.read(

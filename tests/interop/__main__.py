@@ -1,6 +1,9 @@
 """`python -m tests.interop`: the matrix of versions, storages and runs, then rounds of failures.
 
-As a storage, `quire` stands for bookies of quire with clients of that version.
+As a storage, `quire` stands for bookies of quire with clients of that version, and `mixed` for two
+bookies of each kind. Rounds (rounds.py) are on the first version, and every kind of bookie gets its
+share of them: the same numbers for each, so `--storages db --first 17 --rounds 1 --only-rounds`
+plays one of them again.
 
 Each cluster runs the programs of the tutorial, too. Jars come from Maven Central into --cache,
 about 105 MB for a version (jars.py).
@@ -10,26 +13,33 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import quire
 from quire.entry import DigestKind
 from quire.ledger.options import LedgerOptions
 from tests.interop.jars import CACHE, NEWEST, install
+from tests.interop.plan import plan_of
 from tests.interop.programs import PROGRAMS
-from tests.interop.quire_servers import QuireServers
-from tests.interop.runs import JAVA_NAMES, RUNS, Scene, all_writable, failure_round
+from tests.interop.quire_servers import MixedServers, QuireServers
+from tests.interop.rounds import Told, play, summary
+from tests.interop.runs import JAVA_NAMES, RUNS, Scene, all_writable
 from tests.interop.servers import STORAGES, ApacheServers, JavaClient
 
 VERSIONS = (NEWEST, "4.16.6")
-RUN_SECONDS = 180.0
+RUN_SECONDS = 600.0
+REQUEST_SECONDS = 60
+"""No bookie fails while the runs are made: a slow answer must not count as a lost bookie."""
 QUIRE = "quire"
+MIXED = "mixed"
 
 
 class Session:
@@ -39,7 +49,7 @@ class Session:
         self._servers = servers
         self._client = client
         self._protocol = protocol
-        self._java = JavaClient(servers, protocol)
+        self._java = JavaClient(servers, protocol, REQUEST_SECONDS)
         self.failed = 0
 
     def scene(self, digest: DigestKind, password: str, rng: random.Random) -> Scene:
@@ -50,15 +60,17 @@ class Session:
         if not await _told(name, run):
             self.failed += 1
             await asyncio.to_thread(self._java.kill)
-            self._java = await asyncio.to_thread(JavaClient, self._servers, self._protocol)
+            self._java = await asyncio.to_thread(
+                JavaClient, self._servers, self._protocol, REQUEST_SECONDS
+            )
 
     async def close(self) -> None:
         await asyncio.to_thread(self._java.close)
 
 
-async def over(servers: ApacheServers, protocol: str, rounds: int, seed: int) -> int:
+async def over(servers: ApacheServers, protocol: str, seed: int) -> int:
     rng = random.Random(seed)
-    options = LedgerOptions(request_timeout=2.0)
+    options = LedgerOptions(request_timeout=REQUEST_SECONDS)
     async with quire.connect(servers.writable_uri, options=options, timeout=30) as client:
         await all_writable(servers, client)
         session = await asyncio.to_thread(Session, servers, client, protocol)
@@ -70,9 +82,6 @@ async def over(servers: ApacheServers, protocol: str, rounds: int, seed: int) ->
                     await session.told(f"{name} {digest} {password!r}", made)
             for name, program in PROGRAMS.items():
                 await session.told(name, program(session.scene(digest, password, rng)))
-            for number in range(rounds):
-                scene = session.scene(rng.choice(list(JAVA_NAMES)), "pw", rng)
-                await session.told(f"round {number}", failure_round(scene))
         finally:
             await session.close()
     return session.failed
@@ -94,30 +103,70 @@ def started(directory: Path, jars: Path, storage: str) -> ApacheServers:
     """Return the servers of a cluster, to be entered."""
     if storage == QUIRE:
         return QuireServers(directory, jars, bookies=4)
+    if storage == MIXED:
+        return MixedServers(directory, jars)
     return ApacheServers(directory, jars, storage)
+
+
+@contextmanager
+def cluster(jars: Path, storage: str) -> Iterator[ApacheServers]:
+    directory = Path(tempfile.mkdtemp(prefix="quire-interop-"))
+    try:
+        with started(directory / "cluster", jars, storage) as servers:
+            yield servers
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def matrix(options: argparse.Namespace) -> int:
+    """Make the runs of each version and storage; return how many failed."""
+    failed = 0
+    for number, version in enumerate(options.versions):
+        jars = install(version, options.cache.resolve())
+        for storage in options.storages:
+            protocol = "v2" if number % 2 else "v3"
+            print(f"Apache BookKeeper {version}, {storage}, Java client {protocol}", flush=True)
+            with cluster(jars, storage) as servers:
+                failed += asyncio.run(over(servers, protocol, options.seed))
+    return failed
+
+
+def failures(options: argparse.Namespace) -> list[Told]:
+    """Play the rounds, each kind of bookie its share of them."""
+    told: list[Told] = []
+    jars = install(options.versions[0], options.cache.resolve())
+    shares = [0] * len(options.storages)
+    for number in range(options.rounds):
+        shares[number % len(shares)] += 1
+    for storage, share in zip(options.storages, shares, strict=True):
+        plans = [plan_of(options.seed, options.first + number) for number in range(share)]
+        if plans:
+            print(f"{share} rounds on bookies of the kind {storage}", flush=True)
+            with cluster(jars, storage) as servers:
+                told += asyncio.run(play(servers, storage, plans))
+    return told
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.interop", description=__doc__)
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--versions", nargs="+", default=list(VERSIONS))
-    kinds = [*STORAGES, QUIRE]
+    kinds = [*STORAGES, QUIRE, MIXED]
     parser.add_argument("--storages", nargs="+", default=kinds, choices=kinds)
-    parser.add_argument("--rounds", type=int, default=10, help="rounds of failures each")
+    parser.add_argument("--rounds", type=int, default=100, help="rounds of failures, in all")
+    parser.add_argument("--first", type=int, default=0, help="number of each kind's first round")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only-rounds", action="store_true", help="leave the matrix out")
+    parser.add_argument("--json", type=Path, help="write what the rounds saw to this file")
     options = parser.parse_args()
-    failed = 0
-    for number, version in enumerate(options.versions):
-        jars = install(version, options.cache.resolve())
-        for storage in options.storages:
-            protocol = "v2" if number % 2 else "v3"
-            directory = Path(tempfile.mkdtemp(prefix="quire-interop-"))
-            print(f"Apache BookKeeper {version}, {storage}, Java client {protocol}", flush=True)
-            try:
-                with started(directory / "cluster", jars, storage) as servers:
-                    failed += asyncio.run(over(servers, protocol, options.rounds, options.seed))
-            finally:
-                shutil.rmtree(directory, ignore_errors=True)
+    failed = 0 if options.only_rounds else matrix(options)
+    told = failures(options)
+    failed += sum(bool(each.failed) for each in told)
+    if options.json is not None:
+        rounds = [each.as_dict() for each in told]
+        text = json.dumps({"seed": options.seed, "rounds": rounds}, indent=1)
+        options.json.write_text(text + "\n", encoding="utf-8")
+    print(summary(told))
     print(f"{failed} failed" if failed else "all runs passed")
     return 1 if failed else 0
 

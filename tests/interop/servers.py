@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -23,7 +23,7 @@ OPENED = ("java.io", "java.util.zip", "sun.nio.ch", "jdk.internal.loader", "java
 LOG = """<Configuration><Appenders><Console name="C" target="SYSTEM_ERR"/></Appenders>
 <Loggers><Root level="ERROR"><AppenderRef ref="C"/></Root></Loggers></Configuration>
 """
-START_SECONDS = 90.0
+START_SECONDS = 600.0
 SOURCE = Path(__file__).with_name("Client.java")
 
 
@@ -34,10 +34,14 @@ def free_port() -> int:
         return port
 
 
-def wait_for_port(port: int, directory: Path) -> None:
-    """Return when a port listens. Raises `TimeoutError`, which names the directory of the logs."""
+def wait_for_port(
+    port: int, directory: Path, process: subprocess.Popen[bytes] | None = None
+) -> None:
+    """Return when a port listens. Raises `TimeoutError`, which names the directory of the logs,
+    also when the process that shall listen has ended.
+    """
     until = time.monotonic() + START_SECONDS
-    while time.monotonic() < until:
+    while time.monotonic() < until and (process is None or process.poll() is None):
         try:
             socket.create_connection(("127.0.0.1", port), 1.0).close()
         except OSError:
@@ -103,8 +107,8 @@ class ApacheServers:
             self._found()
             for name in self.bookies:
                 self._launch(name)
-            for port in self.bookies.values():
-                wait_for_port(port, self.directory)
+            for name in self.bookies:
+                self._wait_for(name)
         except BaseException:
             self._end()
             raise
@@ -130,7 +134,7 @@ class ApacheServers:
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
         self._begin("zookeeper", self.java(main, str(config)))
-        wait_for_port(self.port, self.directory)
+        wait_for_port(self.port, self.directory, self._processes["zookeeper"])
 
     def _configure(self, name: str, port: int) -> Path:
         lines = {
@@ -181,7 +185,10 @@ class ApacheServers:
     def start(self, bookie: str) -> None:
         """Start a bookie that was killed; ZooKeeper has forgotten it by then."""
         self._launch(bookie)
-        wait_for_port(self.bookies[bookie], self.directory)
+        self._wait_for(bookie)
+
+    def _wait_for(self, bookie: str) -> None:
+        wait_for_port(self.bookies[bookie], self.directory, self._processes[bookie])
 
     def ensure(self, bookie: str) -> None:
         """Start a bookie unless it runs."""
@@ -254,9 +261,12 @@ class JavaClient(JavaProgram):
         protocol: str = "v3",
         seconds: int = 3,
         source: Path = SOURCE,
+        more: Sequence[object] = (),
     ) -> None:
-        """Start it from its source; `seconds` is the limit of its requests to bookies."""
-        words = (servers.metadata, protocol, str(seconds))
+        """Start it from its source; `seconds` is the limit of its requests to bookies, and `more`
+        are further arguments of the program.
+        """
+        words = (servers.metadata, protocol, str(seconds), *map(str, more))
         command = servers.java(JANINO, str(source), source.stem, *words)
         super().__init__(command, servers.directory / "java.log")
 

@@ -24,6 +24,7 @@ from quire.bookkeeper.wire3 import FRAME_BYTES_MAX
 from quire.entry import ENTRY_MAX, HEADER, EntryId, LedgerId
 from quire.errors import (
     BookieUnavailableError,
+    ClientRefusedError,
     InvalidRequestError,
     NoSuchEntryError,
     QuireError,
@@ -68,7 +69,10 @@ class Answers:
         owner: str = "",
         peer: str = "",
         identity: Identity = ANONYMOUS,
+        refusal: str | None = None,
     ) -> None:
+        """`refusal` says why the peer is not served, None if it is."""
+        self._refusal = refusal
         self._reception = reception
         self._bookie = reception.bookie
         self._storage = storage
@@ -77,13 +81,17 @@ class Answers:
         self._identity = identity
 
     async def permit(self, request: ClientRequest) -> None:
-        """Return when the peer may have a request carried out. Raises as `Reception.permit`, and
-        `BookieUnavailableError` while the bookie ends.
+        """Return when the peer may have a request carried out. Raises as `Reception.permit`,
+        `ClientRefusedError` when it is not served, and `BookieUnavailableError` while the bookie
+        ends.
         """
         self._reception.refuse_when_draining()
         action = action_of(request)
         if action is None:
             return
+        if self._refusal is not None:
+            self._reception.refusals.count("tls", f"{self._peer}: {self._refusal}")
+            raise ClientRefusedError(self._reception.bookie_id, self._refusal)
         about = None if request.ledger < 0 else request.ledger
         await self._reception.permit(self._identity, action, about)
         if action in (Action.READ, Action.RECOVER) and request.kind is not RequestKind.ADD:
@@ -104,7 +112,7 @@ class Answers:
         """Return the answer that an error is. A defect goes to the log."""
         if not isinstance(error, QuireError):
             self._reception.failure(error)
-        return Reply(status_of(error))
+        return Reply(status_of(error), is_bare=isinstance(error, ClientRefusedError))
 
     async def _carry_out(self, request: ClientRequest) -> Reply:
         match request.kind:

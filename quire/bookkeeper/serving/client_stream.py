@@ -49,8 +49,14 @@ class ClientStream:
         storage: Storage,
         connection: FramedConnection,
         spoke: Callable[[], None],
+        *,
+        offers_tls: bool = False,
+        refusal: str | None = None,
     ) -> None:
-        """`spoke` is called when the first message is whole."""
+        """`spoke` is called when the first message is whole; `offers_tls` says whether START_TLS
+        ends the stream, `refusal` why its client is not served.
+        """
+        self._offers_tls = offers_tls
         self._reception = reception
         self._spoke = spoke
         self._connection = connection
@@ -59,7 +65,7 @@ class ClientStream:
         peer = named_peer(identity, connection.address)
         self._identity = identity
         self._uses = StreamUses(reception.uses, peer)
-        self._answers = Answers(reception, storage, self._owner, peer, identity)
+        self._answers = Answers(reception, storage, self._owner, peer, identity, refusal)
         self._taker = reception.bookie if isinstance(reception.bookie, RunTaker) else None
         self._writing = asyncio.Lock()
         self._outbox: list[bytes] = []
@@ -79,13 +85,16 @@ class ClientStream:
     def runs_in_flight(self) -> int:
         return self._adds + self._requests + bool(self._outbox)
 
-    async def serve(self) -> None:
-        """Serve until the client closes or breaks the connection, or breaks the protocol."""
+    async def serve(self) -> ClientRequest | None:
+        """Serve until the client closes or breaks the connection, or breaks the protocol. Return
+        the START_TLS that the client goes on with, unanswered.
+        """
+        secured: ClientRequest | None = None
         with self._reception.streaming(self), closing(self._uses):
             sending = asyncio.create_task(self._send())
             try:
                 with suppress(ConnectionOverError):
-                    await self._receive()
+                    secured = await self._receive()
             finally:
                 self._is_over = True
                 ending = [sending, *self._asking, *self._adding]
@@ -93,8 +102,9 @@ class ClientStream:
                     each.cancel()
                 self._reception.pending.give_back(self._owner, self._charged)
                 await asyncio.gather(*ending, return_exceptions=True)
+        return secured
 
-    async def _receive(self) -> None:
+    async def _receive(self) -> ClientRequest | None:
         message = await self._connection.read()
         if message is not None:
             self._spoke()
@@ -103,15 +113,23 @@ class ClientStream:
                 request = read_request(message)
             except MalformedError as error:
                 self._reception.refusals.count("greeting", f"{self._connection.address}: {error}")
-                return
+                return None
             if self._is_second and request.protocol != SECOND:
-                return
+                return None
             self._is_second = request.protocol == SECOND
+            if request.kind is RequestKind.START_TLS and self._offers_tls and self._is_idle:
+                return request
             if request.kind is RequestKind.ADD:
                 await self._add(request)
             else:
                 await self._ask(request)
             message = await self._connection.read()
+        return None
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether every request has been answered."""
+        return not (self._adds or self._asking or self._outbox)
 
     # Adds.
 

@@ -108,7 +108,7 @@ def encode_reply(request: ClientRequest, reply: Reply) -> bytes:
     header = encode([(1, VERSION), (2, request.operation), (3, request.transaction)])
     fields: list[Field] = [(1, header), (2, reply.status)]
     make = _PARTS.get(request.kind)
-    if make is not None:
+    if make is not None and not reply.is_bare:
         part = PART[Operation(request.operation)]
         fields.append((part, encode(make(request, reply))))
     return encode(fields)

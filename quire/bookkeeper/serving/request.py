@@ -78,5 +78,7 @@ class Reply(NamedTuple):
     """A frame; a run of frames for a batch read; the ids held for a list of entries."""
     lac: EntryId | None = None
     packet: bytes = b""
+    is_bare: bool = False
+    """Whether it is only a status, as for a client that is not served at all."""
     total: int = 0
     free: int = 0

@@ -66,6 +66,7 @@ from quire.storage.node import BookieNode
 from quire.storage.serving.births import ASK_SECONDS, GivenIds
 from quire.storage.serving.grpc_service import OpenDoor
 from quire.storage.serving.limits import Reception
+from quire.wire.tls import Contexts
 from quire.wire.transport import advertised
 
 BOOKIES: Final = "quire-bookies"
@@ -269,7 +270,9 @@ class BookKeeperSystem:
         same: SameInstance,
         listen: str,
         advertise: str | None,
+        tls: Contexts | None,
     ) -> None:
+        self._tls = tls
         self.store = store
         self.form: RegistrationForm = ApacheForm(layout.root)
         self.given: GivenIds = RecordedIds(store, layout, same)
@@ -283,7 +286,7 @@ class BookKeeperSystem:
 
         @asynccontextmanager
         async def door(reception: Reception, connections: int) -> AsyncIterator[str]:
-            serving = serve_bookkeeper(reception, node, self._listen, connections)
+            serving = serve_bookkeeper(reception, node, self._listen, connections, self._tls)
             async with serving as address:
                 self._address = advertised(address, self._advertise)
                 yield self._address
@@ -306,6 +309,7 @@ async def bookkeeper_system(
     ledgers: ApacheLedgers,
     listen: str,
     advertise: str | None = None,
+    tls: Contexts | None = None,
 ) -> AsyncIterator[LedgerSystem]:
     """Open the system of an Apache cluster's ledgers for a bookie.
 
@@ -316,6 +320,7 @@ async def bookkeeper_system(
         ledgers: the path of the cluster's ledgers there.
         listen: host:port for clients of Apache's.
         advertise: the host that clients are told, instead of the one of `listen`.
+        tls: the certificates of that port; None for a port without TLS.
 
     Raises:
         ConfigurationError: the address cannot be told to clients.
@@ -330,6 +335,6 @@ async def bookkeeper_system(
         layout = Layout(ledgers.root, read_layout(path, (await store.get(path)).value))
         same = SameInstance(store, ledgers.root, SameStore(own, cookie.cluster), cookie.cluster)
         await same.check()
-        yield BookKeeperSystem(store, layout, same, listen, advertise)
+        yield BookKeeperSystem(store, layout, same, listen, advertise, tls)
     finally:
         await store.close()

@@ -70,6 +70,10 @@ class RawClient:
     async def second(self, message: bytes) -> wire2.FixedAnswer:
         return wire2.read_answer(await self.ask(message))
 
+    async def drained(self) -> bytes:
+        """Return all bytes up to the end of the connection."""
+        return await self._reader.read()
+
     async def is_closed(self) -> bool:
         async with asyncio.timeout(SOON):
             try:
