@@ -298,6 +298,22 @@ def test_a_batch_whose_ledger_went_meanwhile_is_an_error(system: ForeignSystemIn
         reader.partitions(start, end)
 
 
+def test_a_list_without_the_last_ledger_of_a_batch_loses_no_entries(
+    system: ForeignSystemInMemory,
+) -> None:
+    system.append(ORDERS, 0, "a")
+    reader = ForeignStreamReader(stream_options())
+    start = reader.initialOffset()
+    system.roll(ORDERS, 0)
+    system.append(ORDERS, 0, "b")
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    ledger = system.ledgers[ORDERS, 0].pop(2)  # a server of ZooKeeper that lags behind
+    with pytest.raises(PositionTrimmedError, match=r"2:1:0 .*left is 1:0:0"):
+        reader.partitions(start, end)
+    system.ledgers[ORDERS, 0][2] = ledger
+    assert len(rows(reader, reader.partitions(start, end))) == 2
+
+
 def test_latest_begins_after_all_there_is_but_not_in_new_parts(
     system: ForeignSystemInMemory,
 ) -> None:

@@ -168,6 +168,8 @@ class ForeignStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         that yet.
         """
         check_left(self._options, strand, begin, pieces)
+        if end.next.entry > 0:  # a list may be older than the end: then entries are missing
+            check_left(self._options, strand, end.next, pieces)
         found: list[LedgerPiece] = []
         for piece in pieces:
             if piece.number == end.next.number:
