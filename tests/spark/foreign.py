@@ -38,6 +38,8 @@ class ForeignSystemInMemory:
         self.ledgers: dict[tuple[str, int], dict[int, list[str]]] = {}
         self.unconfirmed = 0
         """Entries at the end of open ledgers that bookies answering now do not know of."""
+        self.truncated: dict[int, int] = {}
+        """The first entries that are left in ledgers, 0 where nothing is told."""
         self.asked: list[str] = []
 
     def append(self, log: str, part: int, *texts: str) -> None:
@@ -84,6 +86,7 @@ class ForeignSystemInMemory:
             is_newest = number == max(ledgers)
             last = len(texts) - 1 - (self.unconfirmed if is_newest else 0)
             first = begin.entry if number == begin.number else 0
+            first = max(first, self.truncated.get(number, 0))
             size = None if is_newest else sum(map(len, texts))
             piece = LedgerPiece(
                 log, part, number, number + 100, 0, last, size, is_newest, min(ledgers)

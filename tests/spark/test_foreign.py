@@ -248,6 +248,26 @@ def test_a_deleted_ledger_ends_the_query_or_is_passed_over_as_told(
     assert "from 1:2:-1 to 2:0:-1 may be lost" in caplog.text
 
 
+def test_a_ledger_that_lost_its_first_entries_is_an_error(
+    system: ForeignSystemInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    system.append(ORDERS, 0, *"abcde")
+    query = Query(maxEntriesPerTrigger="1")
+    query.rng.random = lambda: 1.0  # type: ignore[method-assign]
+    assert query.step()
+    system.truncated[1] = 1
+    assert query.step(), "entry 1 is there still"
+    system.truncated[1] = 4
+    with pytest.raises(PositionTrimmedError, match=r"1:2:0 .*left is 1:4:0 \(let retention"):
+        query.step()
+    with pytest.raises(PositionTrimmedError, match=r"1:2:0 .*left is 1:4:0"):
+        ForeignBatchReader(options(fromPosition="0:1:2")).partitions()
+    query.restart(failOnDataLoss="false")
+    assert query.step()
+    assert [row[3] for row in query.read] == ["a", "b", "e"]
+    assert "from 1:2:0 to 1:4:0 may be lost" in caplog.text
+
+
 def test_a_part_that_vanished_is_an_error(system: ForeignSystemInMemory) -> None:
     system.append(ORDERS, 0, "a")
     query = Query()

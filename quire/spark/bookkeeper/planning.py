@@ -62,9 +62,10 @@ def check_left(
     are left.
 
     With `failOnDataLoss=false` it warns. Ledgers between the place and the first one may have come
-    and gone: only the ledger of the place itself proves that nothing is missing.
+    and gone: only the ledger of the place itself proves that nothing is missing. A segment that was
+    truncated in part begins after the place.
     """
-    if any(piece.number == begin.number for piece in pieces):
+    if any(piece.number == begin.number and piece.first <= begin.entry for piece in pieces):
         return
     log, part = strand
     place = f"{begin.number}:{begin.entry}:{part}"
