@@ -282,10 +282,11 @@ DAMAGED_NAMESPACES = (
     '1\nBKDL\n{"2":{"str":"/l"}}',
     '1\nBKDL\n{"1":{"str":3},"2":{"str":"/l"}}',
     '1\nBKDL\n{"1":{"str":""},"2":{"str":"/l"}}',
+    "1\nBKDL\n" + "[" * 100_000,
 )
 
 
-@pytest.mark.parametrize("text", DAMAGED_NAMESPACES)
+@pytest.mark.parametrize("text", DAMAGED_NAMESPACES, ids=len)
 def test_damaged_namespaces_are_errors(text: str) -> None:
     with pytest.raises(CorruptRecordError, match="/ns"):
         decode_namespace("/ns", text.encode())
