@@ -8,7 +8,8 @@ segment.
 
 Invariants:
   - The partitions, one after the other, are the spans in their order: each entry is in one.
-  - A partition exceeds a limit only by its one entry: entries are not cut.
+  - A partition exceeds a limit only by its one entry: entries are not cut. It exceeds `split_bytes`
+    too where that would cut a span into more than `PIECES_MAX`.
   - `partitions_min` is reached unless there are fewer entries.
 
 Sizes inside a segment are estimated, as if its entries were equal. Pure: no clock and no I/O.
@@ -33,6 +34,12 @@ OPENING_BYTES: Final = 256 * 1024
 OPEN_ENTRY_BYTES: Final = 16 * 1024
 """A guess for entries of a segment that is still written: its length is not known. A full one has
 64 KiB, a lone record has less.
+"""
+
+
+PIECES_MAX: Final = 100_000
+"""Pieces of a span by bytes: 6 TiB at 64 MiB each, which are planned in 3 s. A damaged record may
+claim any size, and a plan for it would fill the driver's memory before a task looks at the ledger.
 """
 
 
@@ -118,7 +125,7 @@ def _piece_of(index: int, span: S) -> _Piece[S]:
 
 
 def _cut(piece: _Piece[S], bytes_max: int, records_max: int | None) -> list[_Piece[S]]:
-    pieces = -(-piece.bytes // bytes_max)
+    pieces = min(-(-piece.bytes // bytes_max), PIECES_MAX)
     if records_max is not None:
         pieces = max(pieces, -(-piece.records // records_max))
     return piece.cut(min(max(1, pieces), piece.entries))

@@ -6,6 +6,7 @@ import base64
 import pickle
 import struct
 from contextlib import suppress
+from dataclasses import replace
 
 import lz4.block
 import pytest
@@ -193,7 +194,14 @@ def test_records_of_segments_in_all_versions(version: int) -> None:
         (b"2;26;100;4;0", "version 2 has 4 or 8 fields, not 5"),
         (b"773;26;100;4;0;0;0", "impossible"),
         (b"5;26;100;-4;0;0;0", "impossible"),
+        (b"5;26;100;4;0;0;-2", "impossible"),
+        (b"5;26;100;4;0;0;4611686018427387905", "impossible"),
+        (b"-4294967291;26;100;4;0;0;0", "impossible"),
+        (b"261;26;100;200;1;4;7;0;-1;0;55", "impossible"),
+        (b"261;26;100;200;1;4;7;0;3;-1;55", "impossible"),
+        (b"261;26;100;200;1;4;7;0;8;0;55", "impossible"),
         (b"9999999999999999999;26;100;4;0;0;0", "64 bits"),
+        (b"5;9999999999999999999;100;4;0;0;0", "number 9999999999999999999 has more than 64 bits"),
     ],
 )
 def test_damaged_records_of_segments_are_errors(data: bytes, why: str) -> None:
@@ -232,6 +240,7 @@ def test_segments_are_read_in_their_order_from_what_is_left() -> None:
         ([complete(1), opened(1)], "segment 1 follows segment 1"),
         ([complete(1), complete(2, WHOLE)], "segment 2 is truncated, and an older one is not"),
         ([complete(1), complete(2, PARTIAL)], "segment 2 is truncated, and an older one is not"),
+        ([complete(1), replace(complete(2), ledger=1)], "/l/2 .*it has ledger 1, and .* segment 1"),
     ],
 )
 def test_lists_of_segments_that_cannot_be_are_errors(found: list[DlogSegment], why: str) -> None:
@@ -273,10 +282,11 @@ DAMAGED_NAMESPACES = (
     '1\nBKDL\n{"2":{"str":"/l"}}',
     '1\nBKDL\n{"1":{"str":3},"2":{"str":"/l"}}',
     '1\nBKDL\n{"1":{"str":""},"2":{"str":"/l"}}',
+    "1\nBKDL\n" + "[" * 100_000,
 )
 
 
-@pytest.mark.parametrize("text", DAMAGED_NAMESPACES)
+@pytest.mark.parametrize("text", DAMAGED_NAMESPACES, ids=len)
 def test_damaged_namespaces_are_errors(text: str) -> None:
     with pytest.raises(CorruptRecordError, match="/ns"):
         decode_namespace("/ns", text.encode())

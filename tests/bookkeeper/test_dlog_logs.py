@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import struct
 from collections.abc import AsyncIterator, Sequence
@@ -196,6 +197,21 @@ async def test_a_piece_is_read_whole_though_bookies_know_less_by_then(
         async with quire.connect(URI) as other:
             found = [record async for record in read_piece(other, piece)]
         assert payloads(found) == [10, 11, 12, 13]
+
+
+async def test_an_entry_with_many_records_leaves_turns_to_others() -> None:
+    count = 3 * log.AT_ONCE
+    many = packet(*((number << 16, 0, b"") for number in range(1, count + 1)))
+    async with logs() as (store, client):
+        await complete(store, client, 1, [many], count=count)
+        seen = turns = 0
+        async for _ in read_dlog(client, LOG):
+            if seen == 0:
+                waiting = asyncio.ensure_future(asyncio.sleep(0))
+            seen += 1
+            turns += waiting.done()
+        assert seen == count
+        assert turns > 0, "cancelling works between the records of an entry"
 
 
 async def test_what_was_truncated_is_left_out() -> None:

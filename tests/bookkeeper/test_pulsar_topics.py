@@ -102,7 +102,7 @@ async def test_partitions_are_read_one_after_the_other() -> None:
         for number, message in enumerate(whole):
             assert await read(client, "parted", message.id.next) == whole[number + 1 :]
         assert await read(client, "parted-partition-2") == whole[2:]
-        for bad in (b"{}", b"[]", b"x", b'{"partitions": -1}'):
+        for bad in (b"{}", b"[]", b"x", b'{"partitions": -1}', b"[" * 100_000):
             version = await tree.open().put(path, bad, version)
             with pytest.raises(CorruptRecordError, match="partitions"):
                 await read(client, "parted")

@@ -38,6 +38,10 @@ class ForeignSystemInMemory:
         self.ledgers: dict[tuple[str, int], dict[int, list[str]]] = {}
         self.unconfirmed = 0
         """Entries at the end of open ledgers that bookies answering now do not know of."""
+        self.truncated: dict[int, int] = {}
+        """The first entries that are left in ledgers, 0 where nothing is told."""
+        self.recreated = 0
+        """What the numbers of ledgers grew by when the log was recreated."""
         self.asked: list[str] = []
 
     def append(self, log: str, part: int, *texts: str) -> None:
@@ -84,10 +88,10 @@ class ForeignSystemInMemory:
             is_newest = number == max(ledgers)
             last = len(texts) - 1 - (self.unconfirmed if is_newest else 0)
             first = begin.entry if number == begin.number else 0
+            first = max(first, self.truncated.get(number, 0))
             size = None if is_newest else sum(map(len, texts))
-            piece = LedgerPiece(
-                log, part, number, number + 100, 0, last, size, is_newest, min(ledgers)
-            )
+            ledger = number + 100 + self.recreated
+            piece = LedgerPiece(log, part, number, ledger, 0, last, size, is_newest, min(ledgers))
             yield piece.narrow(first, max(last, first - 1))
 
     async def read_piece(

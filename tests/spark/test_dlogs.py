@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,25 @@ async def test_a_segment_that_was_read_is_told_from_one_that_is_gone() -> None:
         await complete(store, client, 1, entries(10, 4), truncation=WHOLE)
         await complete(store, client, 2, entries(20, 4))
         assert [each.number for each in await pieces(client, {-1: listed.end})] == [2]
+
+
+async def test_a_segment_has_a_piece_though_bookies_know_of_no_entry_by_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def nothing(*arguments: Any) -> int:
+        return -1
+
+    async with logs() as (store, client):
+        await complete(store, client, 1, entries(10, 4))
+        await unfinished(store, await write(client, entries(20, 4)), 2)
+        whole = await read(client)
+        monkeypatch.setattr("quire.ledger.reader.covered_lac", nothing)
+        for begin in (EntryPlace(1, 1), EntryPlace(2, 0), EntryPlace(2, 1)):
+            *earlier, newest = await pieces(client, {-1: begin})
+            assert (newest.number, newest.entries) == (2, 0)
+            batch = [*earlier, newest.narrow(newest.first, 1)]  # an earlier listing saw entry 1
+            expected = [each for each in whole if each.dlsn >= Dlsn(*begin, 0)]
+            assert await read_all(client, batch) == expected
 
 
 async def test_rows_have_the_columns_of_records() -> None:

@@ -248,6 +248,51 @@ def test_a_deleted_ledger_ends_the_query_or_is_passed_over_as_told(
     assert "from 1:2:-1 to 2:0:-1 may be lost" in caplog.text
 
 
+def test_a_ledger_that_lost_its_first_entries_is_an_error(
+    system: ForeignSystemInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    system.append(ORDERS, 0, *"abcde")
+    query = Query(maxEntriesPerTrigger="1")
+    query.rng.random = lambda: 1.0  # type: ignore[method-assign]
+    assert query.step()
+    system.truncated[1] = 1
+    assert query.step(), "entry 1 is there still"
+    system.truncated[1] = 4
+    with pytest.raises(PositionTrimmedError, match=r"1:2:0 .*left is 1:4:0 \(let retention"):
+        query.step()
+    with pytest.raises(PositionTrimmedError, match=r"1:2:0 .*left is 1:4:0"):
+        ForeignBatchReader(options(fromPosition="0:1:2")).partitions()
+    query.restart(failOnDataLoss="false")
+    assert query.step()
+    assert [row[3] for row in query.read] == ["a", "b", "e"]
+    assert "from 1:2:0 to 1:4:0 may be lost" in caplog.text
+
+
+def test_a_log_that_was_recreated_is_not_gone_on_with(
+    system: ForeignSystemInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    system.append(ORDERS, 0, "a", "b")
+    query = Query()
+    query.rng.random = lambda: 1.0  # type: ignore[method-assign]
+    assert query.step()
+    start = query.ends[-1]
+    del system.ledgers[ORDERS, 0]
+    system.append(ORDERS, 0, "c", "d", "e")
+    system.recreated = 50
+    with pytest.raises(PositionTrimmedError, match=r"1:2:0 in ledger 101 .* in ledger 151"):
+        query.step()
+    query.restart()
+    with pytest.raises(PositionTrimmedError, match=r"1:2:0 in ledger 101 .* in ledger 151"):
+        query.step()
+    query.restart(failOnDataLoss="false")
+    assert query.step()
+    assert "1:2:0 in ledger 101 to 1:2:0 in ledger 151 may be lost" in caplog.text
+    again = ForeignStreamReader(stream_options())
+    system.recreated = 0
+    with pytest.raises(PositionTrimmedError, match="1:3:0 in ledger 151"):
+        again.partitions(start, query.ends[-1])
+
+
 def test_a_part_that_vanished_is_an_error(system: ForeignSystemInMemory) -> None:
     system.append(ORDERS, 0, "a")
     query = Query()
@@ -298,6 +343,22 @@ def test_a_batch_whose_ledger_went_meanwhile_is_an_error(system: ForeignSystemIn
         reader.partitions(start, end)
 
 
+def test_a_list_without_the_last_ledger_of_a_batch_loses_no_entries(
+    system: ForeignSystemInMemory,
+) -> None:
+    system.append(ORDERS, 0, "a")
+    reader = ForeignStreamReader(stream_options())
+    start = reader.initialOffset()
+    system.roll(ORDERS, 0)
+    system.append(ORDERS, 0, "b")
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    ledger = system.ledgers[ORDERS, 0].pop(2)  # a server of ZooKeeper that lags behind
+    with pytest.raises(PositionTrimmedError, match=r"2:1:0 .*left is 1:0:0"):
+        reader.partitions(start, end)
+    system.ledgers[ORDERS, 0][2] = ledger
+    assert len(rows(reader, reader.partitions(start, end))) == 2
+
+
 def test_latest_begins_after_all_there_is_but_not_in_new_parts(
     system: ForeignSystemInMemory,
 ) -> None:
@@ -339,11 +400,13 @@ def test_a_log_that_is_named_no_longer_keeps_its_place(system: ForeignSystemInMe
 
 def test_places_survive_json() -> None:
     stands = {
+        ("r", 0): Stand(EntryPlace(1, 0), EntryPlace(2, 3), ledger=9),
         ("t", -1): Stand(EntryPlace(1, 0), EntryPlace(4, 7)),
         ("u", 2): Stand(EntryPlace(3, 1), EntryPlace(3, 1), sure=False),
     }
     told = to_json(stands)
     assert told["t"] == {"-1": {"first": [1, 0], "next": [4, 7]}}
+    assert told["r"] == {"0": {"first": [1, 0], "next": [2, 3], "ledger": 9}}
     assert from_json(told) == stands
 
 

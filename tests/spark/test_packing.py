@@ -97,3 +97,13 @@ def test_records_outside_the_bounds_do_not_count(bounds: Bounds, partitions: int
 def test_parts_of_a_segment_that_is_still_written_are_tasks_too() -> None:
     packed = pack([span(1, 10_000, None)], PartitionLimits(split_bytes=16 * 1024 * 1000))
     assert len(packed) == 10
+
+
+def test_a_size_that_cannot_be_is_a_bounded_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quire.spark.packing.PIECES_MAX", 10)
+    for size in (200 * SPLIT_BYTES, None):
+        spans = [span(1, 2_000_000, size)]
+        packed = pack(spans, PartitionLimits())
+        assert len(packed) == 10
+        assert [each[0].first for each in packed] == list(range(0, 2_000_000, 200_000))
+        assert len(pack(spans, PartitionLimits(partitions_min=20))) == 20, "as asked for"

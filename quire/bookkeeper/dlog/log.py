@@ -14,9 +14,10 @@ can be sent to other processes, and `read_piece` reads it there. So a source of 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from quire.bookkeeper.dlog.listing import list_segments
@@ -34,6 +35,11 @@ from quire.errors import (
     InvalidRequestError,
     UnreadableContentError,
 )
+
+AT_ONCE: Final = 1024
+"""Records of one entry between two turns of the event loop. A packed entry of 75 KB can hold 10⁹
+empty records: a caller that only counts them could not be cancelled before the last one.
+"""
 
 _RECOVERY: Final = (
     "its end is unknown: open the log as a writer of DistributedLog, which recovers it, or begin "
@@ -207,8 +213,6 @@ async def dlog_pieces(
 ) -> AsyncGenerator[DlogPiece, None]:
     """Yield the pieces of a log that are confirmed now, in their order.
 
-    The segments are listed once. A segment's end is asked for when its first piece is wanted.
-
     Args:
         client: as for `read_dlog`.
         log: as for `read_dlog`.
@@ -229,6 +233,38 @@ async def dlog_pieces(
     """
     if entries_max is not None and entries_max < 1:
         raise InvalidRequestError(f"entries_max={entries_max}: a piece has at least 1 entry")
+    segments = whole_segments(client, log, start=start, password=password)
+    async with aclosing(segments):
+        async for whole in segments:
+            step = entries_max or max(1, whole.last - whole.first + 1)
+            for first in range(whole.first, whole.last + 1, step):
+                yield replace(whole, first=first, last=min(whole.last, first + step - 1))
+
+
+async def whole_segments(
+    client: LedgerClient, log: str, *, start: Dlsn | None = None, password: bytes = b""
+) -> AsyncGenerator[DlogPiece, None]:
+    """Yield a piece for each segment of a log, in their order.
+
+    The segments are listed once. A segment's end is asked for when its piece is wanted.
+
+    Args:
+        client: as for `read_dlog`.
+        log: as for `read_dlog`.
+        start: the first record that is wanted.
+        password: as for `read_dlog`.
+
+    Yields:
+        The pieces. A segment without confirmed entries, or with entries before `start` only, has a
+        piece without entries: its `last` is `first` − 1.
+
+    Raises:
+        QuireError: as `dlog_pieces`.
+
+    Cancellation: ends the listing only.
+
+    Guarantees: as `dlog_pieces`.
+    """
     name = DlogName.parse(log)
     segments = await _segments(client, name)
     for number, segment in enumerate(segments):
@@ -236,18 +272,16 @@ async def dlog_pieces(
         if begin.segment > segment.number:
             continue
         end, is_final = await _end(client, segment, segments[number + 1 :], password)
-        step = entries_max or max(1, end - begin.entry + 1)
-        for first in range(begin.entry, end + 1, step):
-            yield DlogPiece(
-                log=name.path,
-                segment=segment.number,
-                ledger=segment.ledger,
-                first=first,
-                last=min(end, first + step - 1),
-                begin=begin,
-                enveloped=segment.is_enveloped,
-                start=segment.start,
-            )
+        yield DlogPiece(
+            log=name.path,
+            segment=segment.number,
+            ledger=segment.ledger,
+            first=begin.entry,
+            last=max(end, begin.entry - 1),
+            begin=begin,
+            enveloped=segment.is_enveloped,
+            start=segment.start,
+        )
         if not is_final:  # later segments may hold records by now, and so may this one
             return
 
@@ -282,8 +316,10 @@ async def read_piece(
         # confirmed when the piece was made, though bookies that answer now may not know it
         async with aclosing(reader.read_unconfirmed(piece.first, piece.last)) as entries:
             async for entry in entries:
-                for record in _records(piece, positions, entry):
+                for number, record in enumerate(_records(piece, positions, entry), 1):
                     yield record
+                    if number % AT_ONCE == 0:
+                        await asyncio.sleep(0)
     finally:
         await reader.close()
 

@@ -65,7 +65,7 @@ def decode_namespace(path: str, data: bytes) -> Namespace:
             servers_of(log_servers) if log_servers else frozenset(),
             is_federated=bool(fields.get("10", {}).get("tf", 0)),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptRecordError(path, f"{error!r} in {lines[2][:200]!r}") from error
 
 

@@ -35,6 +35,8 @@ ENVELOPED: Final = 4
 _FIELDS: Final = {2: (4, 8), 3: (6, 10), 4: (6, 10), 5: (7, 11)}
 _TEXT: Final = re.compile(r"-?[0-9]{1,19}(;-?[0-9]{1,19})*")
 _INT64: Final = 2**63
+_START_MAX: Final = 2**62
+"""The highest start of a segment: no position in it makes a sequence number of over 64 bits."""
 _UNASSIGNED: Final = -1
 _ACTIVE, _PARTIAL, _WHOLE, _UNKNOWN = range(4)
 
@@ -85,8 +87,9 @@ def decode_segment(path: str, data: bytes) -> DlogSegment:
     if not _TEXT.fullmatch(text):
         raise CorruptRecordError(path, f"{data[:60]!r} is not numbers between semicolons")
     head, *fields = (int(field) for field in text.split(";"))
-    if not -_INT64 <= head < _INT64:
-        raise CorruptRecordError(path, f"its head {head} has more than 64 bits")
+    for number in (head, *fields):
+        if not -_INT64 <= number < _INT64:
+            raise CorruptRecordError(path, f"its number {number} has more than 64 bits")
     version = head & 0xFF
     if version not in _FIELDS:
         raise UnreadableContentError(
@@ -100,9 +103,21 @@ def decode_segment(path: str, data: bytes) -> DlogSegment:
             path, f"version {version} has {opened} or {complete} fields, not {len(fields) + 1}"
         )
     segment = _segment(path, head, fields, is_complete=len(fields) + 1 == complete)
-    if segment.truncation == _UNKNOWN or min(segment.number, segment.ledger) < 0:
+    if _is_impossible(segment):
         raise CorruptRecordError(path, f"{text!r} has an impossible number or truncation")
     return segment
+
+
+def _is_impossible(segment: DlogSegment) -> bool:
+    if segment.truncation == _UNKNOWN or min(segment.number, segment.ledger, segment.count) < 0:
+        return True
+    if segment.start is not None and not 0 <= segment.start <= _START_MAX:
+        return True
+    if segment.truncation != _PARTIAL:
+        return False
+    begin = segment.begin
+    is_after_end = segment.is_complete and begin.entry > segment.last_entry
+    return min(begin.entry, begin.slot) < 0 or is_after_end
 
 
 def _segment(path: str, head: int, fields: Sequence[int], *, is_complete: bool) -> DlogSegment:
@@ -143,8 +158,8 @@ def arrange(path: str, found: Iterable[DlogSegment]) -> list[DlogSegment]:
         found: the records.
 
     Raises:
-        CorruptRecordError: a segment is missing between others or there twice, or one is truncated
-            after an active one.
+        CorruptRecordError: a segment is missing between others or there twice, two have one ledger,
+            or one is truncated after an active one.
     """
     ordered = sorted(found, key=lambda segment: segment.number)
     for left, right in itertools.pairwise(ordered):
@@ -153,6 +168,12 @@ def arrange(path: str, found: Iterable[DlogSegment]) -> list[DlogSegment]:
                 path, f"segment {right.number} follows segment {left.number} ({right.path})"
             )
     kept = list(itertools.dropwhile(lambda segment: segment.is_truncated, _numbered(ordered)))
+    owners: dict[int, int] = {}
+    for segment in kept:
+        if (owner := owners.setdefault(segment.ledger, segment.number)) != segment.number:
+            raise CorruptRecordError(
+                segment.path, f"it has ledger {segment.ledger}, and so has segment {owner}"
+            )
     for segment in kept[1:]:
         if segment.truncation != _ACTIVE:
             raise CorruptRecordError(

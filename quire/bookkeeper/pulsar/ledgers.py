@@ -37,7 +37,7 @@ async def partitions_of(client: LedgerClient, name: TopicName) -> Sequence[int]:
         return [SINGLE]
     try:
         count = json.loads(found.value)["partitions"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptRecordError(path, f"{found.value[:40]!r} counts no partitions") from error
     if not isinstance(count, int) or not 0 <= count <= _PARTITIONS_MAX:
         raise CorruptRecordError(path, f"it has {count!r} partitions")

@@ -9,11 +9,9 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
-from quire.bookkeeper.dlog.listing import list_segments
-from quire.bookkeeper.dlog.log import DlogPiece, DlogRecord, dlog_pieces, read_piece
+from quire.bookkeeper.dlog.log import DlogPiece, DlogRecord, read_piece, whole_segments
 from quire.bookkeeper.dlog.names import DlogName, Dlsn
 from quire.bookkeeper.pieces import EntryPlace, LedgerPiece, naming
-from quire.bookkeeper.records import ApacheRecords
 from quire.client_ledgers import LedgerClient
 from quire.errors import NoSuchLedgerError, UnreadableContentError
 from quire.spark.bookkeeper.system import RecordPlace, RowColumn
@@ -77,12 +75,9 @@ class DistributedLogs:
         begin = begins.get(PART)
         start = None if begin is None else Dlsn(begin.number, begin.entry, 0)
         with naming(f"log {log}"):
-            pieces = dlog_pieces(client, log, start=start, password=password)
-            async with aclosing(pieces):
-                found = [_piece(log, each) async for each in pieces]
-            if begin is not None and not (found and found[0].number == begin.number):
-                found[:0] = await _read_to_its_end(client, log, begin)
-        return found
+            segments = whole_segments(client, log, start=start, password=password)
+            async with aclosing(segments):
+                return [_piece(log, each) async for each in segments]
 
     async def read_piece(
         self, client: LedgerClient, piece: LedgerPiece, password: bytes
@@ -122,20 +117,3 @@ def _piece(log: str, piece: DlogPiece) -> LedgerPiece:
         *(log, PART, piece.segment, piece.ledger, piece.first, piece.last),
         *(None, False, 0, False, piece),
     )
-
-
-async def _read_to_its_end(client: LedgerClient, log: str, begin: EntryPlace) -> list[LedgerPiece]:
-    """Return a piece without entries for the segment of a place, none if the segment is gone.
-
-    The segments are listed after the pieces: if one is there now, it was there before, and had no
-    entries after the place.
-    """
-    records = cast(ApacheRecords, client._catalog.records)
-    name = DlogName.parse(log)
-    for segment in await list_segments(client._store, records.root, name):
-        if segment.number == begin.number:
-            first, last = begin.entry, begin.entry - 1
-            return [
-                LedgerPiece(log, PART, begin.number, segment.ledger, first, last, None, False, 0)
-            ]
-    return []

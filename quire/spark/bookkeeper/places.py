@@ -1,11 +1,15 @@
 """How far a streaming query has come: by log and part a place, as Spark checkpoints it.
 
-    {"persistent://public/default/orders": {"0": {"first": [4711, 0], "next": [4716, 12]}}, …}
+    {"persistent://public/default/orders":
+        {"0": {"first": [4711, 0], "next": [4716, 12], "ledger": 4716}}, …}
 
 A place is the number of a ledger and an entry in it. `next` is the place of the next entry, `first`
-where the query began in this part. Confirmed entries stay, so a batch that is planned again after a
-crash is the same batch. A query that has read a closed ledger stands before the next one, if there
-is one: the old ledger may be deleted then.
+where the query began in this part. `ledger` is the ledger of `next`: a log of DistributedLog that
+was recreated has segments of the same numbers with other ledgers.
+
+Confirmed entries stay, so a batch that is planned again after a crash is the same batch. A query
+that has read a closed ledger stands before the next one, if there is one: the old ledger may be
+deleted then.
 
 `sure` is as in `quire/spark/progress.py`. Pure: no clock and no I/O.
 """
@@ -18,6 +22,7 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from quire.bookkeeper.pieces import EntryPlace, LedgerPiece
+from quire.entry import LedgerId
 
 Strand: TypeAlias = tuple[str, int]
 """A part of a log: the log's full name, and the number of the part."""
@@ -31,10 +36,12 @@ class Stand:
     next: EntryPlace
     sure: bool = True
     """Whether `first` is known to be where the query began."""
+    ledger: LedgerId | None = None
+    """The ledger of `next`, None where it is not known."""
 
-    def at(self, place: EntryPlace) -> Stand:
+    def at(self, place: EntryPlace, ledger: LedgerId | None) -> Stand:
         """The stand at another place, told by a reader that knows this one."""
-        return replace(self, next=place, sure=True)
+        return replace(self, next=place, sure=True, ledger=ledger)
 
 
 Stands: TypeAlias = dict[Strand, Stand]
@@ -45,6 +52,8 @@ def to_json(stands: Stands) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for (log, part), stand in sorted(stands.items()):
         told: dict[str, Any] = {"first": list(stand.first), "next": list(stand.next)}
+        if stand.ledger is not None:
+            told["ledger"] = stand.ledger
         found.setdefault(log, {})[str(part)] = told if stand.sure else told | {"sure": False}
     return found
 
@@ -53,7 +62,10 @@ def from_json(told: Mapping[str, Any]) -> Stands:
     """Return the stands that Spark stored."""
     return {
         (log, int(part)): Stand(
-            EntryPlace(*stand["first"]), EntryPlace(*stand["next"]), stand.get("sure", True)
+            EntryPlace(*stand["first"]),
+            EntryPlace(*stand["next"]),
+            stand.get("sure", True),
+            stand.get("ledger"),
         )
         for log, parts in told.items()
         for part, stand in parts.items()
@@ -78,11 +90,16 @@ def reached(start: Stands, end: Stands) -> Stands:
     In a part that the end does not name, the query is where it was, and begins there: Spark has
     written down nothing of that part.
     """
-    found = {strand: Stand(stand.next, stand.next) for strand, stand in start.items()}
+    found = {strand: replace(stand, first=stand.next, sure=True) for strand, stand in start.items()}
     for strand, stand in end.items():
         begin = start_of(start, strand, stand)
         found[strand] = stand if begin <= stand.next else Stand(begin, begin)
     return found
+
+
+def ledger_of(pieces: Sequence[LedgerPiece], place: EntryPlace) -> LedgerId | None:
+    """Return the ledger of a place, None if no piece has it."""
+    return next((piece.ledger for piece in pieces if piece.number == place.number), None)
 
 
 def by_strand(pieces: Sequence[LedgerPiece]) -> dict[Strand, list[LedgerPiece]]:

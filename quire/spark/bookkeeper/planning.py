@@ -9,9 +9,10 @@ from typing import Final
 
 from quire.aio.tasks import each
 from quire.bookkeeper.pieces import EntryPlace, LedgerPiece, within
+from quire.entry import LedgerId
 from quire.errors import PositionTrimmedError
 from quire.spark.bookkeeper.options import ForeignOptions
-from quire.spark.bookkeeper.places import Strand, by_strand
+from quire.spark.bookkeeper.places import Strand, by_strand, ledger_of
 from quire.spark.clients import worker_client
 
 _log: Final = logging.getLogger(__name__)
@@ -56,19 +57,30 @@ def plan_batch(options: ForeignOptions) -> list[LedgerPiece]:
 
 
 def check_left(
-    options: ForeignOptions, strand: Strand, begin: EntryPlace, pieces: Sequence[LedgerPiece]
+    options: ForeignOptions,
+    strand: Strand,
+    begin: EntryPlace,
+    pieces: Sequence[LedgerPiece],
+    ledger: LedgerId | None = None,
 ) -> None:
     """Raise `PositionTrimmedError` if entries may be gone between a place and the entries that
     are left.
 
     With `failOnDataLoss=false` it warns. Ledgers between the place and the first one may have come
-    and gone: only the ledger of the place itself proves that nothing is missing.
+    and gone: only the ledger of the place itself proves that nothing is missing. A segment that was
+    truncated in part begins after the place. One with another ledger than the place had is of a log
+    that was recreated; a segment from which nothing was read may have been made again.
     """
-    if any(piece.number == begin.number for piece in pieces):
+    found = ledger_of(pieces, begin)
+    is_other = bool(begin.entry) and None not in (ledger, found) and ledger != found
+    has_place = any(piece.number == begin.number and piece.first <= begin.entry for piece in pieces)
+    if has_place and not is_other:
         return
     log, part = strand
     place = f"{begin.number}:{begin.entry}:{part}"
     left = f"{pieces[0].number}:{pieces[0].first}:{part}" if pieces else "none"
+    if is_other:
+        place, left = f"{place} in ledger {ledger}", f"{left} in ledger {found}"
     if options.fail_on_data_loss:
         raise PositionTrimmedError(
             log, place, f"{left} (let retention keep unread entries, or give failOnDataLoss=false)"

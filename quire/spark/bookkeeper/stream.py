@@ -25,6 +25,7 @@ from quire.spark.bookkeeper.places import (
     admit,
     by_strand,
     from_json,
+    ledger_of,
     reached,
     start_of,
     to_json,
@@ -108,7 +109,7 @@ class ForeignStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             place = pieces[-1].end
         elif place is None:
             place = pieces[0].begin
-        return Stand(place, place)
+        return Stand(place, place, ledger=ledger_of(pieces, place))
 
     def _ends(self, began: Stands, entries_max: int | None) -> Stands:
         """Where the next batch ends in each part, never before the query's beginning."""
@@ -119,11 +120,11 @@ class ForeignStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for strand in sorted({*listed, *self._followed(began)}):
             pieces = listed.get(strand, [])
             stand = stands[strand] = began.get(strand) or self._begin(strand, pieces)
-            check_left(self._options, strand, stand.next, pieces)
+            check_left(self._options, strand, stand.next, pieces, stand.ledger)
             if unread := self._unread(strand, stand.next, pieces):
                 left[strand] = unread
         for strand, place in admit(left, entries_max).items():
-            ends[strand] = stands[strand].at(place)
+            ends[strand] = stands[strand].at(place, ledger_of(left[strand], place))
         return ends
 
     def _followed(self, began: Stands) -> list[Strand]:
@@ -168,6 +169,8 @@ class ForeignStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         that yet.
         """
         check_left(self._options, strand, begin, pieces)
+        if end.next.entry > 0:  # a list may be older than the end: then entries are missing
+            check_left(self._options, strand, end.next, pieces, end.ledger)
         found: list[LedgerPiece] = []
         for piece in pieces:
             if piece.number == end.next.number:
