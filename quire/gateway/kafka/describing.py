@@ -130,7 +130,8 @@ class Describing:
         topics = []
         for topic in request.topics:
             code = ErrorCode.group_subscribed_to_topic
-            if not is_used:
+            is_named = any(each.partition_index == PARTITION for each in topic.partitions)
+            if is_named and not is_used:
                 code = await _delete_offset(broker, session, topic.name, str(request.group_id))
             unknown = ErrorCode.unknown_topic_or_partition
             partitions = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,15 +17,12 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
 )
-from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader, entity_writer
 
 import quire
 from quire.entry import ENTRY_BYTES_MAX
 from quire.gateway.kafka import offsets
 from quire.gateway.kafka.coordinating import Coordinators
-from quire.gateway.kafka.messages import entity
 from quire.gateway.kafka.nodes import node_at
 from quire.gateway.limits import GatewayLimits
 from quire.gateway.place import GatewayPlace
@@ -35,6 +31,7 @@ from quire.rights.roles import Role
 from quire.rights.scopes import Reach
 from quire.rights.table import AccessRule
 from quire.wire.identity import client_identity
+from tests.gateway.kafka.frames import sent
 from tests.gateway.kafka.test_clients import LOG, PARTITION, cluster, serving, started
 from tests.rights.scene import scene
 
@@ -162,25 +159,19 @@ async def test_an_offset_of_a_group_without_members_is_deleted() -> None:
             ("none", 0): ErrorCode.unknown_topic_or_partition,
         }
         assert await committed(client, "g") == ["b", "c"]
+        assert codes(await offset_delete(address, {"b": [1], "c": []})) == {
+            ("b", 1): ErrorCode.unknown_topic_or_partition,
+        }
+        assert await committed(client, "g") == ["b", "c"], "it was not partition 0"
 
 
 async def offset_delete(address: str, topics: Mapping[str, list[int]]) -> Any:
     """Send OffsetDelete for the group `g`, which Kafka's Java client alone has a call for."""
-    schema: Any = load_request_schema(47, 0)
     asked = [
         {"name": name, "partitions": [{"partition_index": each} for each in partitions]}
         for name, partitions in topics.items()
     ]
-    out = io.BytesIO()
-    out.write((47).to_bytes(2) + (0).to_bytes(2) + (1).to_bytes(4) + (-1).to_bytes(2, signed=True))
-    entity_writer(schema)(out, entity(schema, {"group_id": "g", "topics": asked}))
-    host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(len(out.getvalue()).to_bytes(4) + out.getvalue())
-    answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
-    writer.close()
-    found: Any = entity_reader(load_response_schema(47, 0))(answer, 4)[0]
-    return found
+    return await sent(address, 47, 0, {"group_id": "g", "topics": asked})
 
 
 def codes(answer: Any) -> dict[tuple[str, int], ErrorCode]:
