@@ -20,7 +20,7 @@ async def sent(address: str, key: int, version: int, fields: Mapping[str, Any]) 
     """
     schema: Any = load_request_schema(key, version)
     header: Any = schema.__header_schema__
-    given = {"request_api_key": key, "request_api_version": version}
+    given: dict[str, Any] = {"request_api_key": key, "request_api_version": version}
     given |= {"correlation_id": 1, "client_id": "frames"}
     out = io.BytesIO()
     entity_writer(header)(out, entity(header, given))

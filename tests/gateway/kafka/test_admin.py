@@ -248,6 +248,33 @@ async def test_options_of_a_topic_are_changed_and_told() -> None:
         assert not (await client.log_info(LOG)).options
 
 
+@pytest.mark.parametrize("value", ["-2", "9" * 400, str(2**63), "0", None])
+async def test_a_number_that_no_log_takes_changes_nothing(value: str | None) -> None:
+    async with cluster() as client, serving(client) as address:
+        await client.create_log(LOG, {"retention_seconds": "9"})
+        configs = [{"name": "retention.ms", "value": value, "config_operation": 0}]
+        topic = {"resource_type": 2, "resource_name": LOG, "configs": configs}
+        for key in (33, 44):
+            for is_checked_only in (True, False):
+                fields = {"resources": [topic], "validate_only": is_checked_only}
+                (answer,) = (await sent(address, key, 1, fields)).responses
+                assert answer.error_code is ErrorCode.invalid_config
+        new = {"name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": []}
+        fields = {"topics": [new | {"configs": configs}], "validate_only": False}
+        (made,) = (await sent(address, 19, 2, fields)).topics
+        assert made.error_code is ErrorCode.invalid_config
+        assert await client.list_logs() == [LOG]
+        assert dict((await client.log_info(LOG)).options) == {"retention_seconds": "9"}
+
+
+async def test_endless_retention_is_told_as_none() -> None:
+    async with cluster() as client, serving(client) as address:
+        await client.create_log(LOG, {"retention_seconds": "inf"})
+        topic = {"resource_type": 2, "resource_name": LOG, "configuration_keys": ["retention.ms"]}
+        (answer,) = (await sent(address, 32, 1, {"resources": [topic]})).results
+        assert [each.value for each in answer.configs] == ["-1"]
+
+
 async def test_options_of_a_gateway_are_told_and_not_changed() -> None:
     async with cluster() as client, serving(client) as address:
 
