@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -265,6 +266,22 @@ async def test_a_number_that_no_log_takes_changes_nothing(value: str | None) -> 
         assert made.error_code is ErrorCode.invalid_config
         assert await client.list_logs() == [LOG]
         assert dict((await client.log_info(LOG)).options) == {"retention_seconds": "9"}
+
+
+async def test_an_error_about_a_long_name_is_answered() -> None:
+    long = "x" * 32_767
+    async with cluster() as client, serving(client) as address:
+        configs = [{"name": long, "value": long, "config_operation": 0}]
+        topic = {"resource_type": 2, "resource_name": LOG, "configs": configs}
+        for key in (33, 44):
+            fields = {"resources": [topic], "validate_only": False}
+            (answer,) = (await sent(address, key, 0, fields)).responses
+            assert answer.error_code is ErrorCode.invalid_config
+            assert answer.error_message.startswith("xxx")
+        fields = {"topics": [{"name": long, "count": 2, "assignments": None}]}
+        fields |= {"timeout": timedelta(seconds=1), "validate_only": False}
+        (result,) = (await sent(address, 37, 0, fields)).results
+        assert result.error_code is ErrorCode.invalid_request
 
 
 async def test_endless_retention_is_told_as_none() -> None:
