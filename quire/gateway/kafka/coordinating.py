@@ -37,6 +37,9 @@ MEMBER_SECONDS_MAX: Final = 1800.0
 GROUPS_SHARE: Final = 4
 """What members of all groups said and were told may have one of so many parts of the bytes."""
 
+CLIENT_CHARACTERS_MAX: Final = 200
+"""A member that has no name gets one that begins with so much of its client's."""
+
 _GROUP_KEY: Final = 0
 
 
@@ -218,7 +221,7 @@ class Coordinating:
         assert led.group is not None
         member = request.member_id
         if not member:
-            member = f"{session.client or 'member'}-{secrets.token_hex(8)}"
+            member = f"{session.client[:CLIENT_CHARACTERS_MAX] or 'member'}-{secrets.token_hex(8)}"
             if request.__version__ >= 4:
                 code = ErrorCode.member_id_required
                 return answer | {"error_code": code, "member_id": member}

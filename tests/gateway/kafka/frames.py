@@ -13,7 +13,9 @@ from kio.serial import entity_reader, entity_writer
 from quire.gateway.kafka.messages import entity
 
 
-async def sent(address: str, key: int, version: int, fields: Mapping[str, Any]) -> Any:
+async def sent(
+    address: str, key: int, version: int, fields: Mapping[str, Any], client: str = "frames"
+) -> Any:
     """Send one request on a connection of its own, and return the answer.
 
     Raises `IncompleteReadError` when the gateway ends the connection without an answer.
@@ -21,7 +23,7 @@ async def sent(address: str, key: int, version: int, fields: Mapping[str, Any]) 
     schema: Any = load_request_schema(key, version)
     header: Any = schema.__header_schema__
     given: dict[str, Any] = {"request_api_key": key, "request_api_version": version}
-    given |= {"correlation_id": 1, "client_id": "frames"}
+    given |= {"correlation_id": 1, "client_id": client}
     out = io.BytesIO()
     entity_writer(header)(out, entity(header, given))
     entity_writer(schema)(out, entity(schema, fields))

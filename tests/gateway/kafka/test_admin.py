@@ -130,6 +130,23 @@ async def test_a_member_is_described_by_its_client_and_host() -> None:
             assert [each.topic for each in member.assignment.topic_partitions] == [LOG]
 
 
+async def test_a_member_with_long_names_is_described() -> None:
+    long = "x" * 32_767
+    async with cluster() as client, serving(client) as address:
+        await sent(address, 10, 1, {"key": "g", "key_type": 0})
+        seconds = {name: timedelta(seconds=9) for name in ("session_timeout", "rebalance_timeout")}
+        fields: dict[str, Any] = {"group_id": "g", "member_id": ""}
+        fields |= {"protocols": [{"name": "r", "metadata": b""}]}
+        fields |= {"protocol_type": "consumer", **seconds}
+        joined = await sent(address, 11, 2, fields, client=long)
+        assert joined.error_code is ErrorCode.none
+        fields = {"groups": ["g"], "include_authorized_operations": False}
+        (group,) = (await sent(address, 15, 4, fields)).groups
+        (member,) = group.members
+        assert (member.client_id, member.member_id) == (long, joined.member_id)
+        assert [each.group_id for each in (await sent(address, 16, 2, {})).groups] == ["g"]
+
+
 async def test_further_partitions_are_refused() -> None:
     async with cluster() as client, serving(client) as address:
         await client.create_log(LOG)
