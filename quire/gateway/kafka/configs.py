@@ -22,7 +22,7 @@ from quire.rights.roles import Action
 _OPTIONS: Final = {"retention.ms": "retention_seconds", "retention.bytes": "retention_bytes"}
 _POLICY: Final = "cleanup.policy"
 _DEFAULTS: Final = {_POLICY: "delete", **dict.fromkeys(_OPTIONS, "-1")}
-"""What an option is that was not set. A log has no limit by default."""
+"""Values of options that were not set. A log has no limit by default."""
 
 _LONG_MAX: Final = 2**63 - 1
 """Both options are 64-bit numbers to Kafka's clients."""
@@ -39,7 +39,7 @@ _OF_TOPIC, _OF_GATEWAY, _DEFAULT = 1, 4, 5
 
 
 def log_options(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the options of a log that Kafka's stand for; "" for one without a limit.
+    """Return the options of a log that Kafka's stand for; "" means no limit.
 
     Raises `InvalidRequestError`, also for a value that a log does not take.
     """

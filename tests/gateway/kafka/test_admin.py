@@ -28,6 +28,8 @@ from quire.gateway.kafka.nodes import node_at
 from quire.gateway.limits import GatewayLimits
 from quire.gateway.place import GatewayPlace
 from quire.gateway.tokens import Token
+from quire.log.maintenance.cursor import Cursor
+from quire.log.maintenance.cursors import LogCursors
 from quire.rights.roles import Role
 from quire.rights.scopes import Reach
 from quire.rights.table import AccessRule
@@ -102,15 +104,44 @@ async def test_no_member_joins_a_group_that_is_being_deleted() -> None:
         place = GatewayPlace("http://one", "127.0.0.1:9")
         coordinators = Coordinators(client, place, GatewayLimits())
         here = node_at("127.0.0.1:9")
-        async with coordinators.closed("g") as code:
+        async with coordinators.withheld("g") as code:
             assert code is ErrorCode.not_coordinator
         assert await coordinators.find("g", here, SECONDS) == here
-        async with coordinators.closed("g") as code:
+        async with coordinators.withheld("g") as code:
             assert code is ErrorCode.group_id_not_found
             assert coordinators.get("g") is None
             assert await coordinators.find("g", here, SECONDS) is None
+            assert coordinators.holds("g")
+        assert [name for name, _ in coordinators.groups()] == ["g"], "it was not deleted"
+        async with coordinators.withheld("g"):
+            await coordinators.give_up("g")
+            assert not coordinators.holds("g")
         assert coordinators.groups() == []
         assert await coordinators.find("g", here, SECONDS) == here
+        await coordinators.close()
+
+
+async def test_a_group_is_withheld_once_its_commits_are_over() -> None:
+    async with cluster() as client:
+        coordinators = Coordinators(client, GatewayPlace("http://one", None), GatewayLimits())
+        await coordinators.find("g", node_at("127.0.0.1:9"), SECONDS)
+        led = coordinators.get("g")
+        assert led is not None
+        async with coordinators.withheld("g"):
+            assert coordinators.get("g") is None
+        withheld = asyncio.Event()
+
+        async def withhold() -> None:
+            async with coordinators.withheld("g"):
+                withheld.set()
+
+        with led.committing(), led.committing():
+            deleting = asyncio.create_task(withhold())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert coordinators.get("g") is None, "no further commit begins"
+            assert not withheld.is_set()
+        await deleting
         await coordinators.close()
 
 
@@ -134,16 +165,12 @@ async def test_a_member_with_long_names_is_described() -> None:
     long = "x" * 32_767
     async with cluster() as client, serving(client) as address:
         await sent(address, 10, 1, {"key": "g", "key_type": 0})
-        seconds = {name: timedelta(seconds=9) for name in ("session_timeout", "rebalance_timeout")}
-        fields: dict[str, Any] = {"group_id": "g", "member_id": ""}
-        fields |= {"protocols": [{"name": "r", "metadata": b""}]}
-        fields |= {"protocol_type": "consumer", **seconds}
-        joined = await sent(address, 11, 2, fields, client=long)
-        assert joined.error_code is ErrorCode.none
+        answer = await joined(address, client=long)
+        assert answer.error_code is ErrorCode.none
         fields = {"groups": ["g"], "include_authorized_operations": False}
         (group,) = (await sent(address, 15, 4, fields)).groups
         (member,) = group.members
-        assert (member.client_id, member.member_id) == (long, joined.member_id)
+        assert (member.client_id, member.member_id) == (long, answer.member_id)
         assert [each.group_id for each in (await sent(address, 16, 2, {})).groups] == ["g"]
 
 
@@ -181,6 +208,70 @@ async def test_an_offset_of_a_group_without_members_is_deleted() -> None:
             ("b", 1): ErrorCode.unknown_topic_or_partition,
         }
         assert await committed(client, "g") == ["b", "c"], "it was not partition 0"
+
+
+async def test_no_member_joins_while_an_offset_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes_of_joins = []
+    delete = LogCursors.delete
+    async with cluster() as client, serving(client) as address:
+
+        async def delete_late(cursors: LogCursors, name: str) -> None:
+            codes_of_joins.append((await joined(address)).error_code)
+            await delete(cursors, name)
+
+        monkeypatch.setattr(LogCursors, "delete", delete_late)
+        await client.create_log("a")
+        await client.log_cursors("a").open("g")
+        await sent(address, 10, 1, {"key": "g", "key_type": 0})
+        assert codes(await offset_delete(address, {"a": [0]})) == {("a", 0): ErrorCode.none}
+        assert codes_of_joins == [ErrorCode.not_coordinator]
+        assert (await joined(address)).error_code is ErrorCode.none, "the group was not given up"
+
+
+async def test_a_commit_under_way_is_deleted_with_its_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    create, deleting = LogCursors.open, []
+    async with cluster() as client, serving(client) as address:
+
+        async def open_late(cursors: LogCursors, name: str, start: int) -> Cursor:
+            delete = sent(address, 42, 0, {"groups_names": [name]})
+            deleting.append(asyncio.create_task(delete))
+            beat = {"group_id": name, "generation_id": 1, "member_id": "none"}
+            while (await sent(address, 12, 0, beat)).error_code is not ErrorCode.not_coordinator:
+                pass  # until the group is withheld
+            return await create(cursors, name, start)
+
+        await client.create_log("a")
+        await sent(address, 10, 1, {"key": "g", "key_type": 0})
+        monkeypatch.setattr(LogCursors, "open", open_late)
+        offset = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
+        topics = [{"name": "a", "partitions": [offset]}]
+        fields = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+        (topic,) = (await sent(address, 8, 5, {**fields, "topics": topics})).topics
+        assert [each.error_code for each in topic.partitions] == [ErrorCode.none]
+        (deleted,) = (await deleting[0]).results
+        assert deleted.error_code is ErrorCode.none
+        assert await committed(client, "g") == []
+
+
+async def test_a_former_coordinator_deletes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as client, serving(client) as address:
+        await client.create_log("a")
+        await client.log_cursors("a").open("g")
+        await sent(address, 10, 1, {"key": "g", "key_type": 0})
+        monkeypatch.setattr(Coordinators, "holds", lambda *_: False)
+        lost = ErrorCode.not_coordinator
+        assert codes(await offset_delete(address, {"a": [0]})) == {("a", 0): lost}
+        assert await committed(client, "g") == ["a"]
+
+
+async def joined(address: str, client: str = "frames") -> Any:
+    """Send JoinGroup of a new member of the group `g`, and return the answer."""
+    seconds = {name: timedelta(seconds=9) for name in ("session_timeout", "rebalance_timeout")}
+    fields: dict[str, Any] = {"group_id": "g", "member_id": "", "protocol_type": "consumer"}
+    fields |= {"protocols": [{"name": "r", "metadata": b""}], **seconds}
+    return await sent(address, 11, 2, fields, client=client)
 
 
 async def offset_delete(address: str, topics: Mapping[str, list[int]]) -> Any:
@@ -336,11 +427,13 @@ async def test_options_of_a_gateway_are_told_and_not_changed() -> None:
 
 async def test_changes_need_the_right_to_operate_the_log() -> None:
     identities = {role.value: client_identity(role.value) for role in (Role.READER, Role.OPERATOR)}
+    observer = client_identity("observer")
     tokens = tuple(Token(name, identity) for name, identity in identities.items())
     rules = [
         AccessRule(identity.name, Role(name), Reach(log=LOG))
         for name, identity in identities.items()
     ]
+    rules.append(AccessRule(observer.name, Role.AUDITOR))
 
     def work(admin: AdminClient) -> list[Any]:
         entry = ConfigEntry("retention.ms", "5", incremental_operation=AlterConfigOpType.SET)
@@ -355,7 +448,7 @@ async def test_changes_need_the_right_to_operate_the_log() -> None:
     async with (
         cluster() as client,
         scene() as rights,
-        serving(client, tokens, guard=rights.guard) as address,
+        serving(client, (*tokens, Token("observer", observer)), guard=rights.guard) as address,
     ):
         await rights.set(*rules)
         async with await client.open_log(LOG) as log:
@@ -367,6 +460,11 @@ async def test_changes_need_the_right_to_operate_the_log() -> None:
         groups = ["GROUP_AUTHORIZATION_FAILED"] * 2
         assert await asked(address, work, "reader") == [*[refused] * 3, *groups]
         assert await committed(client, "here") == [LOG]
+
+        def led(admin: AdminClient) -> set[str]:
+            return {each.group_id for each in admin.list_consumer_groups().result(SECONDS).valid}
+
+        assert await asked(address, led, "observer") == {"here", "elsewhere"}, "not given up"
         deleted, *others = await asked(address, work, "operator")
         assert deleted.low_watermark == 1
         assert others == [None, "INVALID_PARTITIONS", None, groups[0]]
