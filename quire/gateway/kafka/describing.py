@@ -17,7 +17,7 @@ from quire.errors import NoSuchCursorError, NoSuchLogError, NotPermittedError, Q
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
 from quire.gateway.kafka.coordinating import Coordinators
 from quire.gateway.kafka.errors import code_of
-from quire.gateway.kafka.groups import Stage
+from quire.gateway.kafka.groups import ConsumerGroup, Stage
 from quire.gateway.kafka.messages import Fields
 from quire.rights.roles import Action
 
@@ -66,16 +66,17 @@ class Describing:
         return {"error_code": ErrorCode.none, "groups": groups if is_wanted else []}
 
     async def describe(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
-        """Answer DescribeGroups."""
+        """Answer DescribeGroups. A group that is named twice is described once."""
         may = _may(broker, session)
-        return {"groups": [self._describe(str(each), may) for each in request.groups]}
+        groups = dict(self._coordinators.groups())
+        names = dict.fromkeys(str(each) for each in request.groups)
+        return {"groups": [self._describe(name, groups.get(name), may) for name in names]}
 
-    def _describe(self, name: str, may: bool) -> Fields:
+    def _describe(self, name: str, group: ConsumerGroup | None, may: bool) -> Fields:
         fields: dict[str, Any] = {"group_id": name, "group_state": "", "protocol_type": ""}
         fields |= {"protocol_data": "", "members": [], "authorized_operations": _NO_OPERATIONS}
         if not may:
             return fields | {"error_code": ErrorCode.group_authorization_failed}
-        group = dict(self._coordinators.groups()).get(name)
         if group is None:
             return fields | {"error_code": ErrorCode.not_coordinator}
         is_stable = group.stage is Stage.STABLE

@@ -167,7 +167,7 @@ async def test_a_member_with_long_names_is_described() -> None:
         await sent(address, 10, 1, {"key": "g", "key_type": 0})
         answer = await joined(address, client=long)
         assert answer.error_code is ErrorCode.none
-        fields = {"groups": ["g"], "include_authorized_operations": False}
+        fields = {"groups": ["g"] * 1000, "include_authorized_operations": False}
         (group,) = (await sent(address, 15, 4, fields)).groups
         (member,) = group.members
         assert (member.client_id, member.member_id) == (long, answer.member_id)
