@@ -19,6 +19,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from quire.errors import InvalidRequestError
+from quire.gateway.kafka.lengths import check_lengths
 from quire.gateway.limits import BODY_BYTES_MAX
 
 FRAME_BYTES_MAX: Final = BODY_BYTES_MAX
@@ -109,6 +110,7 @@ def decode_request(message: bytes) -> tuple[Header, Any]:
     schema = load_request_schema(key, version)
     try:
         found, size = entity_reader(schema.__header_schema__)(message, 0)
+        check_lengths(schema, message, size)
         body, _ = entity_reader(schema)(message, size)
     except Exception as error:  # whatever kio raises for bytes that do not add up
         raise InvalidRequestError(
