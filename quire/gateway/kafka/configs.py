@@ -6,6 +6,7 @@ Options of a gateway hold from its start on: they are told, and not changed.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isinf
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -14,10 +15,18 @@ from quire.errors import InvalidRequestError, QuireError
 from quire.gateway.kafka.broker import Broker, KafkaSession
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
+from quire.log.manifest.options import of_log
 from quire.log.records.batch import BATCH_BYTES_MAX
 from quire.rights.roles import Action
 
 _OPTIONS: Final = {"retention.ms": "retention_seconds", "retention.bytes": "retention_bytes"}
+_POLICY: Final = "cleanup.policy"
+_DEFAULTS: Final = {_POLICY: "delete", **dict.fromkeys(_OPTIONS, "-1")}
+"""Values of options that were not set. A log has no limit by default."""
+
+_LONG_MAX: Final = 2**63 - 1
+"""Both options are 64-bit numbers to Kafka's clients."""
+
 _TOPIC, _BROKER = 2, 4
 """Kinds of resources."""
 
@@ -30,23 +39,34 @@ _OF_TOPIC, _OF_GATEWAY, _DEFAULT = 1, 4, 5
 
 
 def log_options(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the options of a log that Kafka's stand for. Raises `InvalidRequestError`."""
+    """Return the options of a log that Kafka's stand for; "" means no limit.
+
+    Raises `InvalidRequestError`, also for a value that a log does not take.
+    """
     options: dict[str, str] = {}
     for name, value in configs.items():
-        if name == "cleanup.policy" and value == "delete":
+        if name == _POLICY and value == _DEFAULTS[_POLICY]:
             continue
         if name not in _OPTIONS or value is None:
             known = ", ".join(_OPTIONS)
             raise InvalidRequestError(
                 f"{name}={value}: a log has {known}, and cleanup.policy=delete"
             )
-        try:
-            number = int(value)
-        except ValueError:
-            raise InvalidRequestError(f"{name}={value!r} is not a number") from None
-        if number >= 0:  # −1: without a limit, which is a log's default
-            options[_OPTIONS[name]] = str(number / 1000 if name.endswith(".ms") else number)
+        options[_OPTIONS[name]] = _option(name, value)
+    of_log({name: text for name, text in options.items() if text})
     return options
+
+
+def _option(name: str, value: str) -> str:
+    try:
+        number = int(value)
+    except ValueError:
+        raise InvalidRequestError(f"{name}={value!r} is not a number") from None
+    if not -1 <= number <= _LONG_MAX:
+        raise InvalidRequestError(f"{name}={value!r} is not a number from -1 to {_LONG_MAX}")
+    if number == -1:
+        return ""
+    return str(number / 1000 if name.endswith(".ms") else number)
 
 
 async def describe_configs(broker: Broker, session: KafkaSession, request: Any) -> Fields:
@@ -93,13 +113,14 @@ async def _configs(broker: Broker, session: KafkaSession, asked: Any) -> list[di
 
 
 def _of_topic(options: Mapping[str, str]) -> list[dict[str, Any]]:
-    configs = [_config("cleanup.policy", "delete", _DEFAULT, _LIST)]
+    configs = [_config(_POLICY, _DEFAULTS[_POLICY], _DEFAULT, _LIST)]
     for kafka, ours in _OPTIONS.items():
         value = options.get(ours)
         source = _DEFAULT if value is None else _OF_TOPIC
         if value is not None and kafka.endswith(".ms"):
-            value = str(round(float(value) * 1000))
-        configs.append(_config(kafka, value or "-1", source, _LONG))
+            seconds = float(value)
+            value = _DEFAULTS[kafka] if isinf(seconds) else str(round(seconds * 1000))
+        configs.append(_config(kafka, value or _DEFAULTS[kafka], source, _LONG))
     return configs
 
 
@@ -152,7 +173,7 @@ async def alter_some_configs(broker: Broker, session: KafkaSession, request: Any
 
 
 def _whole(asked: Any) -> dict[str, str | None]:
-    return {**dict.fromkeys(_OPTIONS), **{each.name: each.value for each in asked.configs}}
+    return {**_DEFAULTS, **{each.name: each.value for each in asked.configs}}
 
 
 def _some(asked: Any) -> dict[str, str | None]:
@@ -161,7 +182,9 @@ def _some(asked: Any) -> dict[str, str | None]:
         if each.config_operation not in (_SET, _DELETE):
             changes[f"{each.name} (appended or subtracted)"] = each.value  # no list has parts
         else:
-            changes[each.name] = each.value if each.config_operation == _SET else None
+            changes[each.name] = (
+                each.value if each.config_operation == _SET else _DEFAULTS.get(each.name)
+            )
     return changes
 
 
@@ -177,15 +200,7 @@ async def _alter(
     try:
         if asked.resource_type != _TOPIC:
             raise InvalidRequestError("options of a gateway are set when it starts")
-        removed = {
-            _OPTIONS[each]: ""
-            for each, value in changes.items()
-            if each in _OPTIONS and value in (None, "-1")
-        }
-        given = {
-            each: value for each, value in changes.items() if _OPTIONS.get(each) not in removed
-        }
-        options = {**removed, **log_options(given)}
+        options = log_options(changes)
         broker.check(session, Action.OPERATE, name)
         if is_checked_only:
             await broker.client.log_info(name)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -37,6 +37,9 @@ MEMBER_SECONDS_MAX: Final = 1800.0
 GROUPS_SHARE: Final = 4
 """What members of all groups said and were told may have one of so many parts of the bytes."""
 
+CLIENT_CHARACTERS_MAX: Final = 200
+"""A member that has no name gets one that begins with so much of its client's."""
+
 _GROUP_KEY: Final = 0
 
 
@@ -49,7 +52,24 @@ class _Led:
         self.changed = asyncio.Event()
         """The group's next event may have moved."""
         self.is_deleted = False
+        self.commits = 0
+        """Commits of offsets under way."""
+        self.is_quiet = asyncio.Event()
+        """No commit is under way."""
+        self.is_quiet.set()
         self.task: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def committing(self) -> Iterator[None]:
+        """Count a commit of offsets as under way in the block."""
+        self.commits += 1
+        self.is_quiet.clear()
+        try:
+            yield
+        finally:
+            self.commits -= 1
+            if not self.commits:
+                self.is_quiet.set()
 
 
 class Coordinators:
@@ -134,26 +154,50 @@ class Coordinators:
             led.changed.clear()
             group.expire(_now())
 
-    @asynccontextmanager
-    async def closed(self, name: str) -> AsyncIterator[ErrorCode]:
-        """Give up a group without members, after the block. No member joins in the block.
-
-        The block has the code of the group: an error if it is not to be deleted.
+    def state(self, name: str) -> ErrorCode:
+        """Return whether a group may be deleted: `none`, or `group_id_not_found` if the group had
+        no members here. Other codes say why not.
         """
-        led = self._led.get(name)
+        led = self.get(name)
         if led is None or led.group is None:
-            yield ErrorCode.not_coordinator
-        elif led.group.members:
-            yield ErrorCode.non_empty_group
-        else:
-            group, led.group = led.group, None
-            try:
-                yield ErrorCode.none if group.generation else ErrorCode.group_id_not_found
-            finally:
-                led.is_deleted = True
-                led.changed.set()
-                if led.task is not None:
-                    await asyncio.wait([led.task])
+            return ErrorCode.not_coordinator
+        if led.group.members:
+            return ErrorCode.non_empty_group
+        return ErrorCode.none if led.group.generation else ErrorCode.group_id_not_found
+
+    @asynccontextmanager
+    async def withheld(self, name: str) -> AsyncIterator[ErrorCode]:
+        """Withhold a group without members: in the block no member joins
+        and no offset is committed.
+
+        The block has the group's `state`. A group with members stays as it is.
+        """
+        code = self.state(name)
+        if code not in (ErrorCode.none, ErrorCode.group_id_not_found):
+            yield code
+            return
+        led = self._led[name]
+        group, led.group = led.group, None
+        try:
+            await led.is_quiet.wait()
+            yield code
+        finally:
+            if self.holds(name, led):
+                led.group = group
+
+    def holds(self, name: str, led: _Led | None = None) -> bool:
+        """Return whether this gateway is still the coordinator of a group, withheld or not."""
+        found = self._led.get(name)
+        is_same = found is not None and led in (None, found)
+        return is_same and found is not None and not found.is_deleted
+
+    async def give_up(self, name: str) -> None:
+        """Forget a withheld group, and leave it to the next coordinator."""
+        led = self._led.get(name)
+        if led is not None and led.task is not None:
+            led.is_deleted = True
+            led.changed.set()
+            await asyncio.wait([led.task])
 
     async def close(self) -> None:
         """Give up all groups, and take no other: members join again elsewhere."""
@@ -218,7 +262,7 @@ class Coordinating:
         assert led.group is not None
         member = request.member_id
         if not member:
-            member = f"{session.client or 'member'}-{secrets.token_hex(8)}"
+            member = f"{session.client[:CLIENT_CHARACTERS_MAX] or 'member'}-{secrets.token_hex(8)}"
             if request.__version__ >= 4:
                 code = ErrorCode.member_id_required
                 return answer | {"error_code": code, "member_id": member}
@@ -309,7 +353,15 @@ class Coordinating:
                 generation = request.generation_id
             code = led.group.may_commit(request.member_id, generation, _now())
             led.changed.set()  # a group without members is in use, too
-        topics = []
+        with ExitStack() as stack:
+            if led is not None and code is ErrorCode.none:
+                stack.enter_context(led.committing())
+            return {"topics": await self._commit_all(broker, session, request, code)}
+
+    async def _commit_all(
+        self, broker: Broker, session: KafkaSession, request: Any, code: ErrorCode
+    ) -> list[Fields]:
+        topics: list[Fields] = []
         for topic in request.topics:
             partitions = []
             for each in topic.partitions:
@@ -318,7 +370,7 @@ class Coordinating:
                     found = await self._commit(broker, session, request.group_id, topic.name, each)
                 partitions.append({"partition_index": each.partition_index, "error_code": found})
             topics.append({"name": topic.name, "partitions": partitions})
-        return {"topics": topics}
+        return topics
 
     async def _commit(
         self, broker: Broker, session: KafkaSession, group: str, topic: str, asked: Any

@@ -17,7 +17,7 @@ from quire.errors import NoSuchCursorError, NoSuchLogError, NotPermittedError, Q
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
 from quire.gateway.kafka.coordinating import Coordinators
 from quire.gateway.kafka.errors import code_of
-from quire.gateway.kafka.groups import Stage
+from quire.gateway.kafka.groups import ConsumerGroup, Stage
 from quire.gateway.kafka.messages import Fields
 from quire.rights.roles import Action
 
@@ -29,6 +29,9 @@ STATES: Final[Mapping[Stage, str]] = MappingProxyType(
         Stage.STABLE: "Stable",
     }
 )
+
+_DELETABLE: Final = (ErrorCode.none, ErrorCode.group_id_not_found)
+"""States of groups that may be deleted."""
 
 CONSUMERS: Final = "consumer"
 """The kind of a group without members: only its offsets are known."""
@@ -63,16 +66,17 @@ class Describing:
         return {"error_code": ErrorCode.none, "groups": groups if is_wanted else []}
 
     async def describe(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
-        """Answer DescribeGroups."""
+        """Answer DescribeGroups. A group that is named twice is described once."""
         may = _may(broker, session)
-        return {"groups": [self._describe(str(each), may) for each in request.groups]}
+        groups = dict(self._coordinators.groups())
+        names = dict.fromkeys(str(each) for each in request.groups)
+        return {"groups": [self._describe(name, groups.get(name), may) for name in names]}
 
-    def _describe(self, name: str, may: bool) -> Fields:
+    def _describe(self, name: str, group: ConsumerGroup | None, may: bool) -> Fields:
         fields: dict[str, Any] = {"group_id": name, "group_state": "", "protocol_type": ""}
         fields |= {"protocol_data": "", "members": [], "authorized_operations": _NO_OPERATIONS}
         if not may:
             return fields | {"error_code": ErrorCode.group_authorization_failed}
-        group = dict(self._coordinators.groups()).get(name)
         if group is None:
             return fields | {"error_code": ErrorCode.not_coordinator}
         is_stable = group.stage is Stage.STABLE
@@ -104,44 +108,73 @@ class Describing:
         return {"results": results}
 
     async def _delete(self, broker: Broker, session: KafkaSession, name: str) -> ErrorCode:
-        async with self._coordinators.closed(name) as code:
-            if code not in (ErrorCode.none, ErrorCode.group_id_not_found):
-                return code
-            try:
-                logs = await _logs_with_offsets(broker, name)
+        code = self._coordinators.state(name)
+        if code not in _DELETABLE:
+            return code
+        try:
+            # The rights first: members are not kept out for a caller that may not delete.
+            await _deletable(broker, session, name)
+            async with self._coordinators.withheld(name) as code:
+                if code not in _DELETABLE:
+                    return code
+                logs = await _deletable(broker, session, name)
                 for log in logs:
-                    broker.check(session, Action.OPERATE, log)
-                for log in logs:
+                    if not self._coordinators.holds(name):
+                        return ErrorCode.not_coordinator
                     with suppress(NoSuchLogError, NoSuchCursorError):
                         await broker.client.log_cursors(log).delete(name)
-            except NotPermittedError:
-                return ErrorCode.group_authorization_failed
-            except QuireError as error:
-                return code_of(error)
-            return ErrorCode.none if logs else code
+                await self._coordinators.give_up(name)
+                return ErrorCode.none if logs else code
+        except NotPermittedError:
+            return ErrorCode.group_authorization_failed
+        except QuireError as error:
+            return code_of(error)
 
     async def delete_offsets(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
         """Answer OffsetDelete: delete the cursors of a group at some topics."""
-        led = self._coordinators.get(request.group_id)
-        if led is None:
-            return {"error_code": ErrorCode.not_coordinator, "topics": []}
-        assert led.group is not None
-        is_used = bool(led.group.members)
-        topics = []
-        for topic in request.topics:
-            code = ErrorCode.group_subscribed_to_topic
-            if not is_used:
-                code = await _delete_offset(broker, session, topic.name, str(request.group_id))
-            unknown = ErrorCode.unknown_topic_or_partition
-            partitions = [
-                {
-                    "partition_index": each.partition_index,
-                    "error_code": code if each.partition_index == PARTITION else unknown,
-                }
-                for each in topic.partitions
-            ]
-            topics.append({"name": topic.name, "partitions": partitions})
-        return {"error_code": ErrorCode.none, "topics": topics}
+        group = str(request.group_id)
+        async with self._coordinators.withheld(group) as state:
+            if state is ErrorCode.not_coordinator:
+                return {"error_code": state, "topics": []}
+            topics = []
+            for topic in request.topics:
+                code = ErrorCode.group_subscribed_to_topic
+                is_named = any(each.partition_index == PARTITION for each in topic.partitions)
+                if is_named and state is not ErrorCode.non_empty_group:
+                    code = await self._delete_offset(broker, session, topic.name, group)
+                unknown = ErrorCode.unknown_topic_or_partition
+                partitions = [
+                    {
+                        "partition_index": each.partition_index,
+                        "error_code": code if each.partition_index == PARTITION else unknown,
+                    }
+                    for each in topic.partitions
+                ]
+                topics.append({"name": topic.name, "partitions": partitions})
+            return {"error_code": ErrorCode.none, "topics": topics}
+
+    async def _delete_offset(
+        self, broker: Broker, session: KafkaSession, log: str, group: str
+    ) -> ErrorCode:
+        if not self._coordinators.holds(group):
+            return ErrorCode.not_coordinator
+        try:
+            broker.check(session, Action.OPERATE, log)
+            cursors = broker.client.log_cursors(log)
+            with suppress(NoSuchCursorError):
+                await cursors.find(group)
+                await cursors.delete(group)
+        except QuireError as error:
+            return code_of(error)
+        return ErrorCode.none
+
+
+async def _deletable(broker: Broker, session: KafkaSession, group: str) -> list[str]:
+    """Return the logs at which a group has a cursor. Raises unless all may be deleted."""
+    logs = await _logs_with_offsets(broker, group)
+    for log in logs:
+        broker.check(session, Action.OPERATE, log)
+    return logs
 
 
 async def _logs_with_offsets(broker: Broker, group: str) -> list[str]:
@@ -152,18 +185,6 @@ async def _logs_with_offsets(broker: Broker, group: str) -> list[str]:
             await broker.client.log_cursors(log).find(group)
             found.append(log)
     return found
-
-
-async def _delete_offset(broker: Broker, session: KafkaSession, log: str, group: str) -> ErrorCode:
-    try:
-        broker.check(session, Action.OPERATE, log)
-        cursors = broker.client.log_cursors(log)
-        with suppress(NoSuchCursorError):
-            await cursors.find(group)
-            await cursors.delete(group)
-    except QuireError as error:
-        return code_of(error)
-    return ErrorCode.none
 
 
 def _may(broker: Broker, session: KafkaSession) -> bool:

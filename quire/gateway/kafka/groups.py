@@ -22,6 +22,11 @@ from kio.schema.errors import ErrorCode
 FIRST_JOIN_SECONDS: Final = 0.3
 """How long a new group waits for further members."""
 
+NAME_BYTES_MAX: Final = 1024
+"""Names that a member gives: its own, and those of protocols. All members and operators are told
+them, also in versions of answers that hold 32,767 bytes.
+"""
+
 
 class Stage(StrEnum):
     """Where a group is."""
@@ -82,6 +87,11 @@ class JoinRequest:
     client: str = ""
     host: str = ""
 
+    @property
+    def is_long(self) -> bool:
+        """Whether a name of a protocol is longer than `NAME_BYTES_MAX`."""
+        return _is_long(self.kind) or any(_is_long(name) for name, _ in self.protocols)
+
 
 @dataclass(eq=False, slots=True)
 class _GroupMember:
@@ -96,7 +106,7 @@ class _GroupMember:
     def size(self) -> int:
         """The bytes that the member said, and its part."""
         said = sum(len(name) + len(each) for name, each in self.application.protocols)
-        return len(self.name) + said + len(self.part)
+        return len(self.name) + len(self.application.client) + said + len(self.part)
 
 
 @dataclass(eq=False)
@@ -147,7 +157,10 @@ class ConsumerGroup:
 
     def join(self, member: str, given: JoinRequest, now: float, on_joined: OnJoined) -> None:
         """Take a member in, or back. `on_joined` is called when the round of joining ends."""
-        if not given.protocols or not self._fits(member, given):
+        if _is_long(member):
+            on_joined(JoinAnswer(ErrorCode.unknown_member_id))
+            return
+        if not given.protocols or given.is_long or not self._fits(member, given):
             on_joined(JoinAnswer(ErrorCode.inconsistent_group_protocol, member))
             return
         if member not in self._members and len(self._members) >= self.members_max:
@@ -303,6 +316,10 @@ class ConsumerGroup:
 
     _is_first: bool = False
     """Whether the round of joining is the first of a new group."""
+
+
+def _is_long(name: str) -> bool:
+    return len(name.encode()) > NAME_BYTES_MAX
 
 
 def _common(applications: Sequence[JoinRequest]) -> list[str]:

@@ -19,6 +19,7 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from quire.errors import InvalidRequestError
+from quire.gateway.kafka.lengths import check_lengths
 from quire.gateway.limits import BODY_BYTES_MAX
 
 FRAME_BYTES_MAX: Final = BODY_BYTES_MAX
@@ -26,6 +27,10 @@ FRAME_BYTES_MAX: Final = BODY_BYTES_MAX
 
 FIRST_BYTES_MAX: Final = 64 * 1024
 """The largest message that is read before the client has logged in."""
+
+MESSAGE_CHARACTERS_MAX: Final = 1000
+"""An error's text in an answer is cut here: it may quote a request, and older versions of answers
+hold 32,767 bytes."""
 
 Fields: TypeAlias = Mapping[str, Any]
 """The fields of an answer by name; nested messages are mappings, too, in sequences."""
@@ -105,6 +110,7 @@ def decode_request(message: bytes) -> tuple[Header, Any]:
     schema = load_request_schema(key, version)
     try:
         found, size = entity_reader(schema.__header_schema__)(message, 0)
+        check_lengths(schema, message, size)
         body, _ = entity_reader(schema)(message, size)
     except Exception as error:  # whatever kio raises for bytes that do not add up
         raise InvalidRequestError(
@@ -140,6 +146,8 @@ def entity(schema: type[Any], fields: Fields) -> Any:
             given[name] = fields.get(name, timedelta(0))
         elif name in fields:
             value = fields[name]
+            if name == "error_message" and value is not None:
+                value = value[:MESSAGE_CHARACTERS_MAX]
             if kind is not None and isinstance(value, Sequence):
                 value = tuple(entity(kind, each) for each in value)
             given[name] = tuple(value) if isinstance(value, list) else value

@@ -126,7 +126,8 @@ async def _create(broker: Broker, session: KafkaSession, topic: Any, request: An
         code = ErrorCode.invalid_partitions
         return fields | {"error_code": code, "error_message": _ONE_PARTITION}
     try:
-        options = log_options({each.name: each.value for each in topic.configs})
+        given = log_options({each.name: each.value for each in topic.configs})
+        options = {option: value for option, value in given.items() if value}
     except InvalidRequestError as error:
         return fields | {"error_code": ErrorCode.invalid_config, "error_message": str(error)}
     try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,23 +18,23 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewPartitions,
 )
-from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader, entity_writer
 
 import quire
 from quire.entry import ENTRY_BYTES_MAX
 from quire.gateway.kafka import offsets
 from quire.gateway.kafka.coordinating import Coordinators
-from quire.gateway.kafka.messages import entity
 from quire.gateway.kafka.nodes import node_at
 from quire.gateway.limits import GatewayLimits
 from quire.gateway.place import GatewayPlace
 from quire.gateway.tokens import Token
+from quire.log.maintenance.cursor import Cursor
+from quire.log.maintenance.cursors import LogCursors
 from quire.rights.roles import Role
 from quire.rights.scopes import Reach
 from quire.rights.table import AccessRule
 from quire.wire.identity import client_identity
+from tests.gateway.kafka.frames import sent
 from tests.gateway.kafka.test_clients import LOG, PARTITION, cluster, serving, started
 from tests.rights.scene import scene
 
@@ -104,15 +104,44 @@ async def test_no_member_joins_a_group_that_is_being_deleted() -> None:
         place = GatewayPlace("http://one", "127.0.0.1:9")
         coordinators = Coordinators(client, place, GatewayLimits())
         here = node_at("127.0.0.1:9")
-        async with coordinators.closed("g") as code:
+        async with coordinators.withheld("g") as code:
             assert code is ErrorCode.not_coordinator
         assert await coordinators.find("g", here, SECONDS) == here
-        async with coordinators.closed("g") as code:
+        async with coordinators.withheld("g") as code:
             assert code is ErrorCode.group_id_not_found
             assert coordinators.get("g") is None
             assert await coordinators.find("g", here, SECONDS) is None
+            assert coordinators.holds("g")
+        assert [name for name, _ in coordinators.groups()] == ["g"], "it was not deleted"
+        async with coordinators.withheld("g"):
+            await coordinators.give_up("g")
+            assert not coordinators.holds("g")
         assert coordinators.groups() == []
         assert await coordinators.find("g", here, SECONDS) == here
+        await coordinators.close()
+
+
+async def test_a_group_is_withheld_once_its_commits_are_over() -> None:
+    async with cluster() as client:
+        coordinators = Coordinators(client, GatewayPlace("http://one", None), GatewayLimits())
+        await coordinators.find("g", node_at("127.0.0.1:9"), SECONDS)
+        led = coordinators.get("g")
+        assert led is not None
+        async with coordinators.withheld("g"):
+            assert coordinators.get("g") is None
+        withheld = asyncio.Event()
+
+        async def withhold() -> None:
+            async with coordinators.withheld("g"):
+                withheld.set()
+
+        with led.committing(), led.committing():
+            deleting = asyncio.create_task(withhold())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert coordinators.get("g") is None, "no further commit begins"
+            assert not withheld.is_set()
+        await deleting
         await coordinators.close()
 
 
@@ -130,6 +159,19 @@ async def test_a_member_is_described_by_its_client_and_host() -> None:
             assert (member.client_id, member.host) == ("till-7", "/127.0.0.1")
             assert member.member_id.startswith("till-7-")
             assert [each.topic for each in member.assignment.topic_partitions] == [LOG]
+
+
+async def test_a_member_with_long_names_is_described() -> None:
+    long = "x" * 32_767
+    async with cluster() as client, serving(client) as address:
+        await sent(address, 10, 1, {"key": "g", "key_type": 0})
+        answer = await joined(address, client=long)
+        assert answer.error_code is ErrorCode.none
+        fields = {"groups": ["g"] * 1000, "include_authorized_operations": False}
+        (group,) = (await sent(address, 15, 4, fields)).groups
+        (member,) = group.members
+        assert (member.client_id, member.member_id) == (long, answer.member_id)
+        assert [each.group_id for each in (await sent(address, 16, 2, {})).groups] == ["g"]
 
 
 async def test_further_partitions_are_refused() -> None:
@@ -162,25 +204,83 @@ async def test_an_offset_of_a_group_without_members_is_deleted() -> None:
             ("none", 0): ErrorCode.unknown_topic_or_partition,
         }
         assert await committed(client, "g") == ["b", "c"]
+        assert codes(await offset_delete(address, {"b": [1], "c": []})) == {
+            ("b", 1): ErrorCode.unknown_topic_or_partition,
+        }
+        assert await committed(client, "g") == ["b", "c"], "it was not partition 0"
+
+
+async def test_no_member_joins_while_an_offset_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes_of_joins = []
+    delete = LogCursors.delete
+    async with cluster() as client, serving(client) as address:
+
+        async def delete_late(cursors: LogCursors, name: str) -> None:
+            codes_of_joins.append((await joined(address)).error_code)
+            await delete(cursors, name)
+
+        monkeypatch.setattr(LogCursors, "delete", delete_late)
+        await client.create_log("a")
+        await client.log_cursors("a").open("g")
+        await sent(address, 10, 1, {"key": "g", "key_type": 0})
+        assert codes(await offset_delete(address, {"a": [0]})) == {("a", 0): ErrorCode.none}
+        assert codes_of_joins == [ErrorCode.not_coordinator]
+        assert (await joined(address)).error_code is ErrorCode.none, "the group was not given up"
+
+
+async def test_a_commit_under_way_is_deleted_with_its_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    create, deleting = LogCursors.open, []
+    async with cluster() as client, serving(client) as address:
+
+        async def open_late(cursors: LogCursors, name: str, start: int) -> Cursor:
+            delete = sent(address, 42, 0, {"groups_names": [name]})
+            deleting.append(asyncio.create_task(delete))
+            beat = {"group_id": name, "generation_id": 1, "member_id": "none"}
+            while (await sent(address, 12, 0, beat)).error_code is not ErrorCode.not_coordinator:
+                pass  # until the group is withheld
+            return await create(cursors, name, start)
+
+        await client.create_log("a")
+        await sent(address, 10, 1, {"key": "g", "key_type": 0})
+        monkeypatch.setattr(LogCursors, "open", open_late)
+        offset = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
+        topics = [{"name": "a", "partitions": [offset]}]
+        fields = {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": ""}
+        (topic,) = (await sent(address, 8, 5, {**fields, "topics": topics})).topics
+        assert [each.error_code for each in topic.partitions] == [ErrorCode.none]
+        (deleted,) = (await deleting[0]).results
+        assert deleted.error_code is ErrorCode.none
+        assert await committed(client, "g") == []
+
+
+async def test_a_former_coordinator_deletes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as client, serving(client) as address:
+        await client.create_log("a")
+        await client.log_cursors("a").open("g")
+        await sent(address, 10, 1, {"key": "g", "key_type": 0})
+        monkeypatch.setattr(Coordinators, "holds", lambda *_: False)
+        lost = ErrorCode.not_coordinator
+        assert codes(await offset_delete(address, {"a": [0]})) == {("a", 0): lost}
+        assert await committed(client, "g") == ["a"]
+
+
+async def joined(address: str, client: str = "frames") -> Any:
+    """Send JoinGroup of a new member of the group `g`, and return the answer."""
+    seconds = {name: timedelta(seconds=9) for name in ("session_timeout", "rebalance_timeout")}
+    fields: dict[str, Any] = {"group_id": "g", "member_id": "", "protocol_type": "consumer"}
+    fields |= {"protocols": [{"name": "r", "metadata": b""}], **seconds}
+    return await sent(address, 11, 2, fields, client=client)
 
 
 async def offset_delete(address: str, topics: Mapping[str, list[int]]) -> Any:
     """Send OffsetDelete for the group `g`, which Kafka's Java client alone has a call for."""
-    schema: Any = load_request_schema(47, 0)
     asked = [
         {"name": name, "partitions": [{"partition_index": each} for each in partitions]}
         for name, partitions in topics.items()
     ]
-    out = io.BytesIO()
-    out.write((47).to_bytes(2) + (0).to_bytes(2) + (1).to_bytes(4) + (-1).to_bytes(2, signed=True))
-    entity_writer(schema)(out, entity(schema, {"group_id": "g", "topics": asked}))
-    host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(len(out.getvalue()).to_bytes(4) + out.getvalue())
-    answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
-    writer.close()
-    found: Any = entity_reader(load_response_schema(47, 0))(answer, 4)[0]
-    return found
+    return await sent(address, 47, 0, {"group_id": "g", "topics": asked})
 
 
 def codes(answer: Any) -> dict[tuple[str, int], ErrorCode]:
@@ -257,6 +357,49 @@ async def test_options_of_a_topic_are_changed_and_told() -> None:
         assert not (await client.log_info(LOG)).options
 
 
+@pytest.mark.parametrize("value", ["-2", "9" * 400, str(2**63), "0", None])
+async def test_a_number_that_no_log_takes_changes_nothing(value: str | None) -> None:
+    async with cluster() as client, serving(client) as address:
+        await client.create_log(LOG, {"retention_seconds": "9"})
+        configs = [{"name": "retention.ms", "value": value, "config_operation": 0}]
+        topic = {"resource_type": 2, "resource_name": LOG, "configs": configs}
+        for key in (33, 44):
+            for is_checked_only in (True, False):
+                fields = {"resources": [topic], "validate_only": is_checked_only}
+                (answer,) = (await sent(address, key, 1, fields)).responses
+                assert answer.error_code is ErrorCode.invalid_config
+        new = {"name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": []}
+        fields = {"topics": [new | {"configs": configs}], "validate_only": False}
+        (made,) = (await sent(address, 19, 2, fields)).topics
+        assert made.error_code is ErrorCode.invalid_config
+        assert await client.list_logs() == [LOG]
+        assert dict((await client.log_info(LOG)).options) == {"retention_seconds": "9"}
+
+
+async def test_an_error_about_a_long_name_is_answered() -> None:
+    long = "x" * 32_767
+    async with cluster() as client, serving(client) as address:
+        configs = [{"name": long, "value": long, "config_operation": 0}]
+        topic = {"resource_type": 2, "resource_name": LOG, "configs": configs}
+        for key in (33, 44):
+            fields = {"resources": [topic], "validate_only": False}
+            (answer,) = (await sent(address, key, 0, fields)).responses
+            assert answer.error_code is ErrorCode.invalid_config
+            assert answer.error_message.startswith("xxx")
+        fields = {"topics": [{"name": long, "count": 2, "assignments": None}]}
+        fields |= {"timeout": timedelta(seconds=1), "validate_only": False}
+        (result,) = (await sent(address, 37, 0, fields)).results
+        assert result.error_code is ErrorCode.invalid_request
+
+
+async def test_endless_retention_is_told_as_none() -> None:
+    async with cluster() as client, serving(client) as address:
+        await client.create_log(LOG, {"retention_seconds": "inf"})
+        topic = {"resource_type": 2, "resource_name": LOG, "configuration_keys": ["retention.ms"]}
+        (answer,) = (await sent(address, 32, 1, {"resources": [topic]})).results
+        assert [each.value for each in answer.configs] == ["-1"]
+
+
 async def test_options_of_a_gateway_are_told_and_not_changed() -> None:
     async with cluster() as client, serving(client) as address:
 
@@ -284,11 +427,13 @@ async def test_options_of_a_gateway_are_told_and_not_changed() -> None:
 
 async def test_changes_need_the_right_to_operate_the_log() -> None:
     identities = {role.value: client_identity(role.value) for role in (Role.READER, Role.OPERATOR)}
+    observer = client_identity("observer")
     tokens = tuple(Token(name, identity) for name, identity in identities.items())
     rules = [
         AccessRule(identity.name, Role(name), Reach(log=LOG))
         for name, identity in identities.items()
     ]
+    rules.append(AccessRule(observer.name, Role.AUDITOR))
 
     def work(admin: AdminClient) -> list[Any]:
         entry = ConfigEntry("retention.ms", "5", incremental_operation=AlterConfigOpType.SET)
@@ -303,7 +448,7 @@ async def test_changes_need_the_right_to_operate_the_log() -> None:
     async with (
         cluster() as client,
         scene() as rights,
-        serving(client, tokens, guard=rights.guard) as address,
+        serving(client, (*tokens, Token("observer", observer)), guard=rights.guard) as address,
     ):
         await rights.set(*rules)
         async with await client.open_log(LOG) as log:
@@ -315,6 +460,11 @@ async def test_changes_need_the_right_to_operate_the_log() -> None:
         groups = ["GROUP_AUTHORIZATION_FAILED"] * 2
         assert await asked(address, work, "reader") == [*[refused] * 3, *groups]
         assert await committed(client, "here") == [LOG]
+
+        def led(admin: AdminClient) -> set[str]:
+            return {each.group_id for each in admin.list_consumer_groups().result(SECONDS).valid}
+
+        assert await asked(address, led, "observer") == {"here", "elsewhere"}, "not given up"
         deleted, *others = await asked(address, work, "operator")
         assert deleted.low_watermark == 1
         assert others == [None, "INVALID_PARTITIONS", None, groups[0]]

@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from quire.gateway.kafka.groups import (
     FIRST_JOIN_SECONDS,
+    NAME_BYTES_MAX,
     ConsumerGroup,
     JoinAnswer,
     JoinRequest,
@@ -64,6 +65,23 @@ def test_a_new_group_waits_for_further_members_and_names_one_leader() -> None:
     assert (first.code, first.generation, first.leader) == (ErrorCode.none, 1, "a")
     assert first.members == [("a", b"topics"), ("b", b"topics")]
     assert (second.generation, second.leader, second.members) == (1, "a", ())
+
+
+def test_a_name_that_fits_no_older_answer_is_refused() -> None:
+    members = Members()
+    long = "é" * (NAME_BYTES_MAX // 2 + 1)
+    members.join(long)
+    members.join("a", kind=long)
+    members.join("b", [(long, b"")])
+    wrong = ErrorCode.inconsistent_group_protocol
+    assert {name: told[0].code for name, told in members.joined.items()} == {
+        long: ErrorCode.unknown_member_id,
+        "a": wrong,
+        "b": wrong,
+    }
+    assert not members.group.members
+    members.join(long[:-1])
+    assert members.group.members == (long[:-1],)
 
 
 def test_members_get_their_parts_when_the_leader_has_given_them() -> None:
