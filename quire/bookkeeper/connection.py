@@ -50,7 +50,7 @@ def to_address(address: str) -> OpenTransport:
 
 
 class _RunOfAdds:
-    """The adds of one run: how many are not answered, and what answers the caller."""
+    """The adds of one run: how many are not answered, and the call that tells the caller."""
 
     __slots__ = ("answer", "error", "left", "sent_at")
 

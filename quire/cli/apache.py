@@ -15,7 +15,7 @@ from quire.wire.tls import Contexts
 
 
 class BookKeeperPlace(NamedTuple):
-    """Where such a bookie keeps its own records, and what opens the system of its ledgers."""
+    """Where such a bookie keeps its own records, and the opener of the system of its ledgers."""
 
     own: str
     open_system: OpenSystem

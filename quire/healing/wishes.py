@@ -198,13 +198,26 @@ async def wait_placed(
 
 
 async def wait_obeyed(store: MetadataStore, bookie: BookieId, wish: Wish, seconds: float) -> bool:
-    """Return whether a bookie's heartbeat says within some seconds that it obeys a wish."""
+    """Return whether a bookie says within some seconds that it obeys a wish: its heartbeat to
+    operators, and its registration to clients, which choose bookies for new ledgers by it.
+    """
     path = heartbeat_path(bookie)
     with suppress(TimeoutError, NoSuchNodeError, CorruptRecordError):
         async with time_limit(seconds):
             while True:
                 record = await store.get(path)
                 if Heartbeat.decode(bookie, record.value).wish is wish:
-                    return True
+                    break
                 await store.wait(path, record.version)
+            if not wish.takes_entries:
+                await _until_unoffered(store, bookie)
+            return True
     return False
+
+
+async def _until_unoffered(store: MetadataStore, bookie: BookieId) -> None:
+    """Return when no client takes a bookie for new ledgers: it comes a little after its wish."""
+    path = bookie_path(bookie)
+    with suppress(NoSuchNodeError):  # it is not registered, or with Apache's records
+        while decode_registration(bookie, (record := await store.get(path)).value).writable:
+            await store.wait(path, record.version)

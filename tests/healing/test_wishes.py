@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from quire.bookie import BookieAddress
 from quire.errors import (
     InvalidRequestError,
     NoSuchBookieError,
@@ -15,9 +16,16 @@ from quire.errors import (
     WishRefusedError,
 )
 from quire.healing import wishes
-from quire.metastore.layout import cookie_path, heartbeat_path, moves_path, standing_path
+from quire.metastore.layout import (
+    bookie_path,
+    cookie_path,
+    heartbeat_path,
+    moves_path,
+    standing_path,
+)
 from quire.metastore.memory import MemoryStore
 from quire.metastore.record import decode_record, encode_record
+from quire.metastore.registration import encode_registration
 from quire.metastore.standing import SERVING, Standing, Wish
 from tests.golden.metadata import HEARTBEAT
 from tests.support.faulty_store import FaultyStore
@@ -153,6 +161,22 @@ def test_obedience_is_waited_for() -> None:
         await asyncio.sleep(0)
         beat = replace(HEARTBEAT, wish=Wish.SERVE)
         await store.put(heartbeat_path("b1"), beat.encode(), version)
+        assert await waiting
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_bookie_is_obedient_when_clients_are_told_as_well() -> None:
+    async def main() -> None:
+        store, offered = MemoryStore(), BookieAddress("b1", "127.0.0.1:1")
+        await store.create(heartbeat_path("b1"), HEARTBEAT.encode())
+        version = await store.create(bookie_path("b1"), encode_registration(offered))
+        assert not await wishes.wait_obeyed(store, "b1", Wish.AWAY, 0.01)
+        waiting = asyncio.create_task(wishes.wait_obeyed(store, "b1", Wish.AWAY, 30))
+        await asyncio.sleep(0)
+        withdrawn = encode_registration(replace(offered, writable=False))
+        await store.put(bookie_path("b1"), withdrawn, version)
         assert await waiting
         await store.close()
 

@@ -37,9 +37,6 @@ from tests.sim.history import Violation
 if TYPE_CHECKING:
     from tests.sim.network import Host, Network, SimLink
 
-HELD_UP: Final = 0.3
-"""How often the space of a socket lets a client wait with its next message."""
-
 OVER: Final = None
 """What a lane carries behind the last message."""
 
@@ -109,8 +106,6 @@ class Connection:
             raise StreamOverError(self._broken)
         self._there.send(message)
         self._weather("stream broken")
-        if self._network.chance(HELD_UP):  # the runs of meanwhile share the next message
-            await asyncio.sleep(self._network.delay())
 
     async def read(self) -> pb.AddReply | None:
         """See `RunCall.read`."""

@@ -133,7 +133,7 @@ class ConsumerGroup:
         return next((each.application.kind for each in self._members.values()), "")
 
     def described(self) -> Sequence[MemberDescription]:
-        """Return what is known of each member."""
+        """Return a description of each member."""
         return [
             MemberDescription(
                 *(each.name, each.application.client, each.application.host),
