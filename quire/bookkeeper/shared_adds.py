@@ -33,7 +33,7 @@ class PreparedRun(NamedTuple):
     """A run as the requests that carry its frames."""
 
     transaction: int
-    """Of the first request; they ascend by one."""
+    """The first request's; they ascend by one."""
     entries: Sequence[EntryId]
     pieces: list[bytes | memoryview]
 

@@ -53,7 +53,7 @@ class ClientRequest(NamedTuple):
     kind: RequestKind
     ledger: LedgerId = -1
     entry: EntryId = NO_ENTRY
-    """Of an explicit LAC, the LAC."""
+    """The LAC of an explicit LAC."""
     key: bytes | None = None
     body: bytes = b""
     """A frame, or the packet of an explicit LAC."""

@@ -21,7 +21,7 @@ LATEST, EARLIEST = -1, -2
 """Times of a question for an offset that are not times."""
 
 WHOLE: Final = -1
-"""Of a request to delete records: all that there are."""
+"""In a request to delete records: all that there are."""
 
 PASSED_MAX: Final = 100_000
 """Records that a search for a time passes because their own time is earlier than their append, as
