@@ -38,6 +38,7 @@ PUBLIC = {
     "TlsMode",
     "TlsOptions",
     "connect",
+    "run_async",
 }
 """Taking a name off this list breaks applications: say so in the changelog."""
 
