@@ -45,5 +45,10 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
     (226, "log", "a small read asked a bookie that was not registered, again and again"),
     (103, "healing", "a hole whose request ended unseen stayed in an auditor's list"),
     (11320, "gap", "a log that was closed raised an error, as its list of the deleted was not"),
+    (
+        90409,
+        "exile",
+        "a refusal that a stream was about to look at was taken for a forgotten error",
+    ),
 )
 """(seed, workload, what it found)."""

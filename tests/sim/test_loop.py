@@ -204,6 +204,31 @@ def test_an_exception_that_reaches_nobody_is_a_failure() -> None:
         run(callback)
 
 
+def test_a_callback_after_the_last_step_of_a_run_may_still_look() -> None:
+    async def fail() -> None:
+        raise ValueError
+
+    def ended(seed: int, look: Callable[[asyncio.Task[None]], object]) -> None:
+        loop = new_loop(random.Random(f"{seed}"), Policy.INTERLEAVE)
+
+        async def main() -> None:
+            node = Incarnation(loop, "bookie", 0)
+            task = node.spawn(fail(), name="failing")
+            task.add_done_callback(look, context=node.context.copy())
+            await asyncio.wait([task])
+
+        try:
+            loop.run_until_complete(main())
+            loop.check_unhandled()
+        finally:
+            loop.dispose()
+
+    for seed in range(20):  # in some of them the run ends before the callback
+        ended(seed, lambda task: task.exception())
+        with pytest.raises(SimUnhandled):
+            ended(seed, lambda task: None)
+
+
 def test_nothing_leaves_the_simulation() -> None:
     async def main(loop: SimLoop) -> None:
         with pytest.raises(SimEscape):

@@ -244,7 +244,8 @@ class SimLoop(SealedLoop):
             raise SimError("the loop was stopped before its work was done")
         return main.result()
 
-    def run_forever(self) -> None:
+    def run_forever(self, *, ready_only: bool = False) -> None:
+        """Run until `stop`; with `ready_only` until nothing is ready at this moment."""
         hooks = sys.get_asyncgen_hooks()
         previous = events._get_running_loop()
         events._set_running_loop(self)
@@ -252,13 +253,13 @@ class SimLoop(SealedLoop):
         self._running = True
         self._stopping = False
         try:
-            self._run()
+            self._run(ready_only)
         finally:
             self._running = False
             sys.set_asyncgen_hooks(*hooks)
             events._set_running_loop(previous)
 
-    def _run(self) -> None:
+    def _run(self, ready_only: bool) -> None:
         runnable = self._runnable
         trace = self.trace.batch.append
         draw, choose = self._random, CHOICES[self._policy]
@@ -267,6 +268,8 @@ class SimLoop(SealedLoop):
         steps_max = steps + STEPS_PER_INSTANT_MAX
         while not self._stopping:
             if not runnable:
+                if ready_only:
+                    return
                 self._advance()
                 steps_max = min(steps + STEPS_PER_INSTANT_MAX, STEPS_MAX)
                 continue
@@ -331,11 +334,20 @@ class SimLoop(SealedLoop):
         return [t.get_name() for t in self._tasks if t.home is node and not t.done()]
 
     def check_unhandled(self) -> None:
-        """Raise `SimUnhandled` when a task of a living process failed and no other task looked."""
-        for task in self._tasks:
-            if task.home.alive and task.done() and _unretrieved(task):
-                error = task.exception()
-                raise SimUnhandled(f"task {task.get_name()} of {task.home} failed") from error
+        """Raise `SimUnhandled` when a task of a living process failed and no other task looked.
+
+        The run may have ended between the end of a task and the callbacks that look at it. So what
+        is ready now has its turn before a task is called forgotten.
+        """
+        if self._forgotten() and not self._running:
+            self.run_forever(ready_only=True)
+        for task in self._forgotten():
+            error = task.exception()
+            raise SimUnhandled(f"task {task.get_name()} of {task.home} failed") from error
+
+    def _forgotten(self) -> list[SimTask[Any]]:
+        found = (task for task in self._tasks if task.home.alive and task.done())
+        return [task for task in found if _unretrieved(task)]
 
     def fail(self, error: BaseException) -> None:
         """End the run with this error after the step under way."""
