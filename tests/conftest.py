@@ -116,6 +116,7 @@ MARKS: Final = {
         "gateway/kafka/test_connection.py",
         "gateway/kafka/test_java_tools.py",
         "gateway/kafka/test_nodes.py",
+        "gateway/kafka/test_offsets.py",
         "gateway/kafka/test_spark.py",
         "gateway/rpc/test_go_client.py",
         "gateway/rpc/test_java_client.py",

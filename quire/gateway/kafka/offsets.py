@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -20,6 +23,9 @@ from quire.rights.roles import Action
 LATEST, EARLIEST = -1, -2
 """Times of a question for an offset that are not times."""
 
+_UNTRIMMED: Final[Fields] = MappingProxyType({"low_watermark": -1})
+"""A partition of an answer to DeleteRecords where nothing was deleted."""
+
 WHOLE: Final = -1
 """In a request to delete records: all that there are."""
 
@@ -32,23 +38,40 @@ that begins there misses none.
 
 async def list_offsets(broker: Broker, session: KafkaSession, request: Any) -> Fields:
     """Answer ListOffsets: the ends of topics, or the first offset from a time on."""
-    topics = []
+    return await _by_partition(request, {}, partial(_offset, broker, session))
+
+
+async def _by_partition(
+    request: Any, empty: Fields, answer: Callable[[str, Any], Awaitable[Fields]]
+) -> Fields:
+    """Answer a request for each partition that it names; `empty` has the fields of an error. A
+    partition that was named before is refused, so its work is done once.
+    """
+    topics, named = [], set[tuple[str, int]]()
     for topic in request.topics:
-        partitions = [await _offset(broker, session, topic.name, each) for each in topic.partitions]
+        partitions = []
+        for each in topic.partitions:
+            index = each.partition_index
+            fields: Fields = {**empty, "partition_index": index}
+            if (topic.name, index) in named:
+                fields = {**fields, "error_code": ErrorCode.invalid_request}
+            elif index != PARTITION:
+                fields = {**fields, "error_code": ErrorCode.unknown_topic_or_partition}
+            else:
+                fields = {**fields, **await answer(topic.name, each)}
+            named.add((topic.name, index))
+            partitions.append(fields)
         topics.append({"name": topic.name, "partitions": partitions})
     return {"topics": topics}
 
 
 async def _offset(broker: Broker, session: KafkaSession, name: str, asked: Any) -> Fields:
-    fields = {"partition_index": asked.partition_index}
-    if asked.partition_index != PARTITION:
-        return fields | {"error_code": ErrorCode.unknown_topic_or_partition}
     try:
         broker.check(session, Action.READ, name)
         time_ms, offset = await _look_up(broker, name, asked.timestamp)
     except QuireError as error:
-        return fields | {"error_code": code_of(error)}
-    return fields | {
+        return {"error_code": code_of(error)}
+    return {
         "error_code": ErrorCode.none,
         "timestamp": time_ms,
         "offset": offset,
@@ -98,17 +121,10 @@ async def first_offset(broker: Broker, name: str) -> int:
 
 async def delete_records(broker: Broker, session: KafkaSession, request: Any) -> Fields:
     """Answer DeleteRecords: trim logs."""
-    topics = []
-    for topic in request.topics:
-        partitions = [await _trim(broker, session, topic.name, each) for each in topic.partitions]
-        topics.append({"name": topic.name, "partitions": partitions})
-    return {"topics": topics}
+    return await _by_partition(request, _UNTRIMMED, partial(_trim, broker, session))
 
 
 async def _trim(broker: Broker, session: KafkaSession, name: str, asked: Any) -> Fields:
-    fields = {"partition_index": asked.partition_index, "low_watermark": -1}
-    if asked.partition_index != PARTITION:
-        return fields | {"error_code": ErrorCode.unknown_topic_or_partition}
     try:
         broker.check(session, Action.OPERATE, name)
         await broker.client.trim_log(name, END if asked.offset == WHOLE else asked.offset)
@@ -117,5 +133,5 @@ async def _trim(broker: Broker, session: KafkaSession, name: str, asked: Any) ->
         code = code_of(error)
         if code is ErrorCode.invalid_request:
             code = ErrorCode.offset_out_of_range
-        return fields | {"error_code": code}
-    return fields | {"error_code": ErrorCode.none, "low_watermark": first}
+        return {"error_code": code}
+    return {"error_code": ErrorCode.none, "low_watermark": first}
