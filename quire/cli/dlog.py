@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import click
 
 from quire.bookkeeper.dlog.log import DlogRecord, find_sequence, find_txid, read_dlog
 from quire.bookkeeper.dlog.names import Dlsn
-from quire.cli.output import note, print_json, progress, write_line
+from quire.cli.foreign import print_records
+from quire.cli.output import note, print_json, write_line
 from quire.cli.payloads import encode_payload, payload_fields, payload_option
 from quire.cli.replication import password_option
 from quire.cli.settings import Settings, run, with_settings
@@ -97,27 +97,13 @@ async def _cat(
     encoding: str,
     password: bytes,
 ) -> None:
-    shown = nullcontext(_ignore) if sys.stdout.isatty() else progress(f"Reading {log}", limit)
     async with settings.connect() as client:
-        with shown as advance:
-            if isinstance(start, DlogNumber):
-                start = await _find(client, log, start, password)
-                if start is None:
-                    return
-            left = limit
-            records = read_dlog(client, log, start=start, password=password)
-            async with aclosing(records):
-                while left is None or left > 0:
-                    record = await anext(records, None)
-                    if record is None:
-                        return
-                    _print(settings, record, encoding)
-                    advance(1)
-                    left = None if left is None else left - 1
-
-
-def _ignore(more: int) -> None:
-    """The lines on the terminal are the progress."""
+        if isinstance(start, DlogNumber):
+            start = await _find(client, log, start, password)
+            if start is None:
+                return
+        records = read_dlog(client, log, start=start, password=password)
+        await print_records(log, records, partial(_print, settings, encoding), limit)
 
 
 async def _find(client: Client, log: str, start: DlogNumber, password: bytes) -> Dlsn | None:
@@ -127,7 +113,7 @@ async def _find(client: Client, log: str, start: DlogNumber, password: bytes) ->
     return found
 
 
-def _print(settings: Settings, record: DlogRecord, encoding: str) -> None:
+def _print(settings: Settings, encoding: str, record: DlogRecord) -> None:
     if not settings.json:
         write_line(encode_payload(record.payload, encoding))
         return

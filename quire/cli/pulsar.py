@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from functools import partial
 
 import click
 
 from quire.bookkeeper.pulsar.messages import PulsarMessage
 from quire.bookkeeper.pulsar.names import MessageId
 from quire.bookkeeper.pulsar.topic import read_topic
+from quire.cli.foreign import print_records
 from quire.cli.output import print_json, write_line
 from quire.cli.payloads import encode_payload, payload_fields, payload_option
 from quire.cli.replication import password_option
@@ -66,18 +67,11 @@ async def _cat(
     password: bytes,
 ) -> None:
     async with settings.connect() as client:
-        left = limit
         messages = read_topic(client, topic, start=start, password=password)
-        async with aclosing(messages):
-            while left is None or left > 0:
-                message = await anext(messages, None)
-                if message is None:
-                    return
-                _print(settings, message, encoding)
-                left = None if left is None else left - 1
+        await print_records(topic, messages, partial(_print, settings, encoding), limit)
 
 
-def _print(settings: Settings, message: PulsarMessage, encoding: str) -> None:
+def _print(settings: Settings, encoding: str, message: PulsarMessage) -> None:
     if not settings.json:
         write_line(encode_payload(message.payload or b"", encoding))
         return
