@@ -112,15 +112,24 @@ async def audit_alone(
 
 
 async def settled(world: SimWorld) -> None:
-    """Wait until no bookie is in limbo for a ledger that names it."""
+    """Wait until no bookie is in limbo for a ledger that it owes entries of."""
     current = world.metadata_watch.current
     while any(  # noqa: ASYNC110
         machine.node is None or machine.node.doubts(ledger)
         for ledger, metadata in current.items()
         for machine in world.bookies
-        if machine.name in named_by(metadata)
+        if machine.name in _owing(metadata)
     ):
         await asyncio.sleep(0.1)
+
+
+def _owing(metadata: LedgerMetadata) -> set[BookieId]:
+    """Return the bookies that owe entries of a ledger. One that a closed ledger names for none, as
+    striping can have it, is asked for nothing: it may doubt the ledger forever.
+    """
+    if metadata.last_entry is None:
+        return named_by(metadata)
+    return {each for entry in range(metadata.last_entry + 1) for each in metadata.write_set(entry)}
 
 
 def _taken(bookie: BookieId, ledger: LedgerId) -> None:

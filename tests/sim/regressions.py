@@ -50,5 +50,10 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
         "exile",
         "a refusal that a stream was about to look at was taken for a forgotten error",
     ),
+    (
+        201583,
+        "healing",
+        "a repaired bookie was awaited to be sure of a ledger that it owes no entry of",
+    ),
 )
 """(seed, workload, what it found)."""
