@@ -16,6 +16,10 @@ class Alarm:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
+    def is_set(self, due: float) -> bool:
+        """Return whether it goes off no later than at a loop time."""
+        return self._timer is not None and self._timer.when() <= due
+
     def set(self, due: float | None) -> None:
         """Go off no later than at a loop time; None asks for nothing."""
         if due is None or (self._timer is not None and self._timer.when() <= due):

@@ -51,6 +51,7 @@ class Backlog:
         "_shared",
         "_shared_first",
         "base",
+        "pushed",
     )
 
     def __init__(
@@ -64,6 +65,8 @@ class Backlog:
     ) -> None:
         """Begin after the entry `confirmed`, with `length` payload bytes up to it."""
         self.base = confirmed + 1
+        self.pushed = confirmed
+        """The last entry that was added."""
         self._replication = replication
         self._entries_max = entries_max
         self._bytes_max = bytes_max
@@ -72,11 +75,6 @@ class Backlog:
         self._length_before = length
         self._shared = Cut(confirmed, b"")
         self._shared_first = -1
-
-    @property
-    def pushed(self) -> EntryId:
-        """The last entry that was added."""
-        return self.base + len(self._frames) - 1
 
     @property
     def length(self) -> int:
@@ -93,6 +91,7 @@ class Backlog:
         # Runs of one frame join to a run without another step.
         self._frames.append(pack_parts(parts))
         self._lengths.append(length)
+        self.pushed += 1
 
     def is_room(self, size: int, lac: EntryId) -> bool:
         """Return whether an entry of `size` bytes fits the bounds; alone, it always does."""
@@ -158,6 +157,7 @@ class Backlog:
         """Assert the invariants; for tests and the simulator."""
         assert len(self._frames) == len(self._lengths), "K1"
         assert self.base <= lac + 1, "K1"
+        assert self.pushed == self.base + len(self._frames) - 1, "K1"
         assert self.pushed == pushed, "K1"
         assert [self._length_before, *self._lengths] == sorted(
             [self._length_before, *self._lengths]

@@ -78,6 +78,8 @@ class Ensemble:
             options.bytes_in_flight_max,
             confirmed=begin - 1,
         )
+        self._told_lac = self._told_base = begin - 1
+        """LAC and the backlog's base when `confirmed` was called the last time for an ack."""
         self.suspects: dict[BookieId, float] = {}
         """Bookies that failed this writer, and the loop time until they may be spares again."""
         self._is_stopped = False
@@ -185,7 +187,11 @@ class Ensemble:
         sender.pump()
         self._moved.set()
         self._release()
-        self._confirmed(self.window.lac)
+        lac, base = self.window.lac, self.backlog.base
+        # With deferred sync each ack may be worth a sync; else most acks are the last of an entry.
+        if lac != self._told_lac or base != self._told_base or self.accepted is not None:
+            self._told_lac, self._told_base = lac, base
+            self._confirmed(lac)
 
     def sync(self) -> None:
         """Ask bookies that accepted entries since the last sync to confirm them."""
@@ -301,6 +307,6 @@ class Ensemble:
         if through < self.backlog.base:
             return
         for sender in self.senders:
-            if sender.state is SenderState.UP and sender.cursor <= through:
+            if sender.cursor <= through and sender.state is SenderState.UP:
                 through = sender.cursor - 1
         self.backlog.release(through)

@@ -61,10 +61,11 @@ class _Awaited(NamedTuple):
 class PendingAppends:
     """The appends that wait, and what each waits for."""
 
-    __slots__ = ("_answered", "_awaited", "_meter", "_waiting")
+    __slots__ = ("_answered", "_awaited", "_loop", "_meter", "_waiting")
 
     def __init__(self, meter: ClientMeter = SILENT_METER) -> None:
         self._meter = meter
+        self._loop = asyncio.get_running_loop()
         self._answered = NO_ENTRY
         self._waiting: deque[Request] = deque()
         self._awaited: deque[_Awaited] = deque()
@@ -133,7 +134,7 @@ class PendingAppends:
             if not answer.done():
                 answer.set_result(result)
         if lac > self._answered:
-            now = asyncio.get_running_loop().time()
+            now = self._loop.time()
             self._meter.appended(lac - self._answered, now - (now if oldest is None else oldest))
             self._answered = lac
 

@@ -121,7 +121,10 @@ class RemoteBookie:
         """See `RunLink.send`."""
         if len(run) > SENT_RUN_BYTES_MAX:
             raise _too_large(run)
-        self._open_stream().send(encoder.encode(run), answered)
+        stream = self._stream
+        if stream is None or self._tls is not None or stream.broken is not None:
+            stream = self._open_stream()
+        stream.send(encoder.encode(run), answered)
 
     def _open_stream(self) -> RunStream:
         self._check_open()

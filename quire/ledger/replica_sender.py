@@ -92,14 +92,24 @@ class SenderContext:
         object.__setattr__(self, "variables", copy_context())
 
 
-@dataclass(slots=True, eq=False)
 class _SentRun:
-    through: EntryId
-    data: bytes
-    started: float
-    answer: asyncio.Future[None] | None = None
-    """None while its link tells the outcome."""
-    acknowledged: bool = False
+    """A run under way. A link without futures calls it with the outcome."""
+
+    __slots__ = ("acknowledged", "answer", "data", "sender", "started", "through")
+
+    def __init__(
+        self, sender: ReplicaSender, through: EntryId, data: bytes, started: float
+    ) -> None:
+        self.sender = sender
+        self.through = through
+        self.data = data
+        self.started = started
+        self.answer: asyncio.Future[None] | None = None
+        """None while its link tells the outcome."""
+        self.acknowledged = False
+
+    def __call__(self, error: Exception | None) -> None:
+        self.sender.told(self, error)
 
 
 class ReplicaSender:
@@ -108,7 +118,9 @@ class ReplicaSender:
     __slots__ = (
         "_context",
         "_link",
+        "_loop",
         "_outstanding",
+        "_runs_max",
         "_syncing",
         "bookie",
         "cursor",
@@ -138,6 +150,8 @@ class ReplicaSender:
         self.retry_at = 0.0
         """Loop time when the owner revives a sender that is down."""
         self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._runs_max = context.options.runs_outstanding_max
         self._outstanding: deque[_SentRun] = deque()
         self._link: tuple[Bookie, RunLink | None] | None = None
         """The last link to the bookie, twice if it takes runs without futures."""
@@ -151,20 +165,21 @@ class ReplicaSender:
     def pump(self) -> None:
         """Send waiting frames, as far as the bound on runs under way allows."""
         backlog = self._context.backlog
-        if self.cursor > backlog.pushed or self.state is SenderState.DOWN:
+        pushed = backlog.pushed
+        if self.cursor > pushed or self.state is SenderState.DOWN:
             return
-        is_probing = self.state is SenderState.PROBING
-        runs_max = 1 if is_probing else self._context.options.runs_outstanding_max
-        # Only a probe can be late: frames wait for senders that are up.
-        self.cursor = max(self.cursor, backlog.base)
+        runs_max = 1 if self.state is SenderState.PROBING else self._runs_max
+        if self.cursor < backlog.base:
+            self.cursor = backlog.base  # only a probe can be late: frames wait for senders up
         while len(self._outstanding) < runs_max:
             cut = backlog.cut(self.position, self.cursor)
             if cut is None:
                 return
-            self.cursor = cut.through + 1
-            if cut.run:
-                self._send(cut.through, cut.run)
-            if cut.through == backlog.pushed:
+            through, run = cut
+            self.cursor = through + 1
+            if run:
+                self._send(through, run)
+            if through == pushed:
                 return
 
     def tell_lac(self, packet: bytes) -> None:
@@ -198,12 +213,12 @@ class ReplicaSender:
         self.cursor = first
 
     def _send(self, through: EntryId, data: bytes) -> None:
-        run = _SentRun(through, data, asyncio.get_running_loop().time())
+        run = _SentRun(self, through, data, self._loop.time())
         self._outstanding.append(run)
         try:
             link = self._run_link()
             if link is not None:
-                link.send(self._context.encoder, data, partial(self._told, run))
+                link.send(self._context.encoder, data, run)
                 return
             adding = self._add(run)
         except Exception as error:
@@ -236,15 +251,18 @@ class ReplicaSender:
             raise error
         self._settled(run, error)
 
-    def _told(self, run: _SentRun, error: Exception | None) -> None:
+    def told(self, run: _SentRun, error: Exception | None) -> None:
+        """Take the outcome of a run from its link."""
         self._context.variables.run(self._settled, run, error)
 
     def _settled(self, run: _SentRun, error: Exception | None) -> None:
-        if run not in self._outstanding:
+        outstanding = self._outstanding
+        if run not in outstanding:
             return  # the sender was taken down: the answer came too late
         if error is None:
             run.acknowledged = True
-            self._advance()
+            if outstanding[0] is run:
+                self._advance()
         elif isinstance(error, BookieBusyError):
             self._expect(run, self._add_again(run))
         else:
@@ -274,13 +292,13 @@ class ReplicaSender:
 
     def _advance(self) -> None:
         """Report acks from the head of the runs under way, never past a run that is not acked."""
-        through: EntryId | None = None
-        while self._outstanding and self._outstanding[0].acknowledged:
-            through = self._outstanding.popleft().through
-        if through is not None:
-            self.failures = 0
-            self.state = SenderState.UP
-            self._context.owner.acknowledged(self, through)
+        outstanding = self._outstanding
+        through = outstanding.popleft().through
+        while outstanding and outstanding[0].acknowledged:
+            through = outstanding.popleft().through
+        self.failures = 0
+        self.state = SenderState.UP
+        self._context.owner.acknowledged(self, through)
 
     async def _tell_lac(self, packet: bytes) -> None:
         context = self._context

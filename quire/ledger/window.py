@@ -39,6 +39,7 @@ class AppendWindow:
         "_frozen_at",
         "_rank",
         "_rule",
+        "_single",
         "_watermarks",
         "_write_sets",
         "first",
@@ -64,6 +65,7 @@ class AppendWindow:
             replication.write_set(residue)
             for residue in range(replication.ensemble if replication.is_striped else 1)
         )
+        self._single = len(self._write_sets) == 1
         self._watermarks = [confirmed] * replication.ensemble
         self._floors = [confirmed] * replication.ensemble
         self._frozen_at: EntryId | None = None
@@ -133,8 +135,11 @@ class AppendWindow:
     def _proven(self) -> EntryId:
         """Return the LAC that the watermarks prove, given the present one."""
         marks, rank, lac = self._watermarks, self._rank, self.lac
-        if len(self._write_sets) == 1:
-            return max(lac, self._reached(marks, self._write_sets[0], sorted(marks)[rank]))
+        if self._single:
+            copied = sorted(marks)[rank]
+            if copied > lac and self._rule.counts_domains:
+                copied = self._reached(marks, self._write_sets[0], copied)
+            return copied if copied > lac else lac
         stripes = len(self._write_sets)
         proven = self.pushed
         for residue, write_set in enumerate(self._write_sets):

@@ -9,8 +9,8 @@ How it ends: `close` seals the ledger; a fence, a foreign close or a refused key
 once, with the outcome of all appends in flight unknown. A time-out ends one append only: its
 entry stays in flight, and a later append that is answered proves it was kept.
 
-One timer serves all deadlines, one the explicit LAC. Not here: bookies (`ensemble`), their
-replacement (`ensemble_change`), metadata (`ledger_record`), callers (`pending_appends`).
+One timer serves all deadlines (`deadlines`), one the explicit LAC. Not here: bookies (`ensemble`),
+their replacement (`ensemble_change`), metadata (`ledger_record`), callers (`pending_appends`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from quire.aio.alarm import Alarm
 from quire.aio.handle import Handle
 from quire.aio.home import Home
 from quire.aio.tasks import Tasks
@@ -40,6 +39,7 @@ from quire.errors import (
     QuireError,
 )
 from quire.ledger.closing import Closing, ClosingStage
+from quire.ledger.deadlines import Deadlines
 from quire.ledger.ensemble import Ensemble
 from quire.ledger.ensemble_change import EnsembleChange
 from quire.ledger.explicit_lac import ExplicitLac
@@ -121,7 +121,7 @@ class LedgerWriter(Handle):
         self._is_flushing = False
         self._over = asyncio.Event()
         self._explicit_lac = ExplicitLac(options.lac_idle, self._tell_lac)
-        self._deadlines = Alarm(self._expire)
+        self._deadlines = Deadlines(self._ensemble, self._appends, options, self._expire)
         self._tasks.start(self._watch(), f"watch of ledger {metadata.ledger}")
 
     def __repr__(self) -> str:
@@ -399,29 +399,24 @@ class LedgerWriter(Handle):
             if self._appends.is_waiting:
                 self._appends.admit(self._push, self._window.pushed)
             self._ensemble.pump()
-            self._watch_deadlines()
+            self._deadlines.watch()
 
     def _ensemble_changed(self) -> None:
         self._ensemble.pump()
         self._confirmed(self._window.lac)
-        self._watch_deadlines()
+        self._deadlines.watch()
 
     def _tell_lac(self, lac: EntryId) -> None:
         self._ensemble.tell_lac(self._sealer.seal_lac(lac))
 
     # Deadlines.
 
-    def _watch_deadlines(self) -> None:
-        self._deadlines.set(self._ensemble.deadline(self._appends.is_waiting))
-        if self._appends.oldest is not None:
-            self._deadlines.set(self._appends.oldest + self._options.append_timeout)
-
     def _expire(self) -> None:
         now = self._loop.time()
         self._ensemble.expire(now, self._appends.is_waiting)
         timeout = self._options.append_timeout
         self._appends.expire(now, timeout, self._unconfirmed, self._refusal)
-        self._watch_deadlines()
+        self._deadlines.watch()
 
     def _unconfirmed(self, entry: EntryId) -> QuireError:
         obstacle = f"; {self._change.obstacle}" if self._change.obstacle is not None else ""
