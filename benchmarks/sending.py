@@ -18,6 +18,7 @@ import random
 from collections.abc import Callable, Hashable
 from typing import Final
 
+from quire.aio.later import Later
 from quire.bench import appends
 from quire.bookie import BookieAddress
 from quire.entry import BookieId, DigestKind, Sealer, key_check
@@ -98,6 +99,8 @@ class Three:
 
 async def measure(ledgers: int, in_flight: int, size: int, seconds: float) -> float:
     """Return the microseconds of an append."""
+    options = LedgerOptions()
+    later = Later(options.lac_idle)
     store = MemoryStore()
     records = StoredRecords(store, random.Random(1))
     roster = BookieRoster(store, AgreeingBookie, registrations=Three)
@@ -116,7 +119,8 @@ async def measure(ledgers: int, in_flight: int, size: int, seconds: float) -> fl
         writers.append(
             LedgerWriter(
                 *(records, roster, sealer, created.metadata, created.version),
-                *(LedgerOptions(), random.Random(number)),
+                *(options, random.Random(number)),
+                later=later,
             )
         )
     workload = appends.Workload(in_flight, ledgers=ledgers)

@@ -43,7 +43,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
         main: the coroutine of the program.
 
     Returns:
-        What it returns.
+        Its result.
 
     Raises:
         RuntimeError: an event loop runs in this thread already: await the coroutine there.

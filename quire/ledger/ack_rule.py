@@ -1,7 +1,7 @@
 """When copies suffice: Qa of a write set, and copies in m domains where the policy says so.
 
 An entry of a ledger with `durable=LEVEL:m` counts only when bookies in m domains hold it, besides
-Qa bookies. Whoever confirms or vouches asks here: the append window, a change that may wait, and a
+Qa bookies. All that confirm or vouch ask here: the append window, a change that may wait, and a
 recovery that writes entries back. The domains are frozen in the fragment: labels that a bookie gets
 later change nothing for a ledger that is written.
 

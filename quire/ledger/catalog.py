@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
+from quire.aio.later import Later
 from quire.entry import DigestKind, LedgerId, Sealer, is_checked, is_of_guarded_reads, key_check
 from quire.errors import (
     ConfigurationError,
@@ -90,6 +91,7 @@ class LedgerCatalog:
         self._clock = clock
         self._options = options or LedgerOptions()
         self._tails = SharedTails()
+        self._later = Later(self._options.lac_idle)
 
     @property
     def records(self) -> LedgerRecords:
@@ -168,6 +170,7 @@ class LedgerCatalog:
                     deferred_sync=deferred_sync,
                     observer=self._observer,
                     meter=self._meter,
+                    later=self._later,
                 )
                 self._meter.watch(writer)
                 return writer

@@ -1,7 +1,7 @@
-"""The deadlines of one writer: of its runs under way, and of its appends, by one alarm.
+"""The deadlines of one writer, for its runs under way and its appends, by one alarm.
 
-Most appends come while the alarm is set for earlier ones. Then nothing is computed: what is sent or
-called later is due later.
+Most appends come while the alarm is set for earlier ones. Then nothing is computed: later runs
+and appends are due later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from quire.ledger.pending_appends import PendingAppends
 
 
 class Deadlines:
-    """Rings when a run or an append may be due. `watch` after all that is sent or queued."""
+    """Rings when a run or an append may be due. `watch` after each sending and queueing."""
 
     __slots__ = ("_alarm", "_appends", "_ensemble", "_patience", "_timeout")
 

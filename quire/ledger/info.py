@@ -77,7 +77,7 @@ class LedgerInfo:
 
 
 def info_of(metadata: LedgerMetadata) -> LedgerInfo:
-    """Return what a ledger's record says, for users of the ledger."""
+    """Describe a ledger by its record, for users of the ledger."""
     return LedgerInfo(
         metadata.ledger,
         metadata.state,

@@ -1,4 +1,4 @@
-"""What a client knows of a ledger that it does not write, as far as it looked.
+"""A client's knowledge of a ledger that it does not write, as far as it looked.
 
 Two facts grow here: the record, replaced by a newer version only, and the LAC, which never falls.
 A reader and its calls share one value, so that each uses what the other has learned. Readers of

@@ -122,7 +122,7 @@ class BookieRoster:
     async def refresh(self) -> None:
         """Read the registrations now, for a caller that cannot use the bookies known so far.
 
-        Raises the store's errors; cancelling keeps what was read.
+        Raises the store's errors; cancelling keeps the records read.
         """
         names = await self._registrations.names()
         for bookie in names:

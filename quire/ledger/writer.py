@@ -26,6 +26,7 @@ from typing import Any
 
 from quire.aio.handle import Handle
 from quire.aio.home import Home
+from quire.aio.later import Later
 from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
 from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId, Sealer, as_bytes
@@ -82,11 +83,13 @@ class LedgerWriter(Handle):
         deferred_sync: bool = False,
         observer: Observer = SILENT,
         meter: ClientMeter = SILENT_METER,
+        later: Later | None = None,
     ) -> None:
         """Take up the ledger of a record just created, at its `version`. Needs a running loop.
 
         With `deferred_sync` appends are answered before they are durable: see `force`. `observer`
         is told of confirmed entries and of changes of the ensemble, `meter` of appends as well.
+        `later` waits `lac_idle` seconds: writers of one client share it.
         """
         self._loop = asyncio.get_running_loop()
         self._home = Home()
@@ -120,7 +123,7 @@ class LedgerWriter(Handle):
         self._closing = Closing(metadata.ledger, self._tasks)
         self._is_flushing = False
         self._over = asyncio.Event()
-        self._explicit_lac = ExplicitLac(options.lac_idle, self._tell_lac)
+        self._explicit_lac = ExplicitLac(later or Later(options.lac_idle), self._tell_lac)
         self._deadlines = Deadlines(self._ensemble, self._appends, options, self._expire)
         self._tasks.start(self._watch(), f"watch of ledger {metadata.ledger}")
 

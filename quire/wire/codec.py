@@ -194,7 +194,7 @@ def decode_outlines(reply: pb.OutlinesReply) -> list[Outline | None]:
 
 
 def encode_info(info: BookieInfo) -> pb.InfoReply:
-    """The wire is quire's, whose bookies tell all facts: one that is not known travels as 0."""
+    """The wire is quire's, and its bookies tell all facts: an unknown fact travels as 0."""
     return pb.InfoReply(
         bookie=info.bookie,
         writable=info.writable,

@@ -44,7 +44,7 @@ GREETING_SECONDS: Final = 10.0
 """A client that sends nothing for so long after connecting does not speak this protocol."""
 
 LARGE_BYTES: Final = 2 * 1024 * 1024
-"""A message above it needs a turn at a server: twice what a client sends of small entries."""
+"""A message above it needs a turn at a server: twice the largest message of small entries."""
 
 _SIZE: Final = struct.Struct(">I")
 _SENT_BYTES_MAX: Final = 1024 * 1024

@@ -28,7 +28,7 @@ SUBSCRIPTIONS: Final = "subscriptions"
 """The connection carries subscriptions (news.py) instead of runs."""
 
 FEATURES: Final[frozenset[str]] = frozenset({SUBSCRIPTIONS})
-"""What a bookie of this program offers. A client offers the wanted use of the connection. The name
+"""The offers of this program's bookies. A client offers the wanted use of the connection. The name
 `bundles` is reserved."""
 
 _TEXT_MAX: Final = 1000

@@ -103,7 +103,7 @@ class Inbox:
         return message
 
     def close(self) -> None:
-        """Give all space back: the connection is gone. What could be read still can."""
+        """Give all space back: the connection is gone. Readable bytes stay readable."""
         if (space := self._space) is None:
             return
         self.done()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from quire.aio.later import Later
 from quire.ledger.explicit_lac import ExplicitLac
 from tests.support.virtual import virtually
 
@@ -11,7 +12,7 @@ from tests.support.virtual import virtually
 def test_told_once_after_falling_idle() -> None:
     async def main() -> None:
         loop, told = asyncio.get_running_loop(), list[tuple[float, int]]()
-        teller = ExplicitLac(0.010, lambda lac: told.append((round(loop.time(), 4), lac)))
+        teller = ExplicitLac(Later(0.010), lambda lac: told.append((round(loop.time(), 4), lac)))
         teller.sent()
         await asyncio.sleep(0.004)
         teller.confirmed(0)
@@ -28,7 +29,7 @@ def test_told_once_after_falling_idle() -> None:
 def test_an_entry_that_carries_lac_makes_it_needless() -> None:
     async def main() -> None:
         told: list[int] = []
-        teller = ExplicitLac(0.010, told.append)
+        teller = ExplicitLac(Later(0.010), told.append)
         teller.confirmed(0)
         await asyncio.sleep(0.005)
         teller.told = 0
@@ -41,7 +42,7 @@ def test_an_entry_that_carries_lac_makes_it_needless() -> None:
 def test_entries_that_keep_coming_put_it_off() -> None:
     async def main() -> None:
         told: list[int] = []
-        teller = ExplicitLac(0.010, told.append)
+        teller = ExplicitLac(Later(0.010), told.append)
         for lac in range(20):
             teller.told = lac - 1
             teller.sent()
@@ -61,7 +62,7 @@ def test_entries_that_keep_coming_put_it_off() -> None:
 def test_who_is_answered_in_the_last_moment_may_still_append() -> None:
     async def main() -> None:
         loop, told = asyncio.get_running_loop(), list[int]()
-        teller = ExplicitLac(0.010, told.append)
+        teller = ExplicitLac(Later(0.010), told.append)
 
         def append() -> None:
             teller.told = 0
@@ -78,7 +79,7 @@ def test_who_is_answered_in_the_last_moment_may_still_append() -> None:
 def test_nothing_is_told_after_the_end() -> None:
     async def main() -> None:
         loop, told = asyncio.get_running_loop(), list[int]()
-        teller = ExplicitLac(0.010, told.append)
+        teller = ExplicitLac(Later(0.010), told.append)
         teller.confirmed(0)
         loop.call_later(0.010, teller.stop)  # in the very turn in which the time is up
         await asyncio.sleep(1)

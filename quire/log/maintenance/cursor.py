@@ -1,4 +1,4 @@
-"""One named cursor of a log. `cursors.py` says what a cursor is."""
+"""One named cursor of a log. `cursors.py` explains cursors."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class ManifestRecord:
         return await self._level.allows(level)
 
     async def epoch_floor(self) -> int:
-        """Return what a new epoch must be above, whatever a restored store has lost.
+        """Return the floor of a new epoch, whatever a restored store has lost.
 
         Raises `StoreWentBackError` before the store was adopted, and the store's errors.
         """

@@ -1,4 +1,4 @@
-"""Gaps: what a reader does about lost records.
+"""Gaps: a reader's ways with lost records.
 
 Without a policy a lost record is an error. With one, a reader of a *sealed* segment reports exactly
 the records it leaves out, and continues after them.

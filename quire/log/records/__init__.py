@@ -1,4 +1,4 @@
-"""What a log's entries hold: batches of records, their places, numbers and encryption. Pure.
+"""The contents of a log's entries: batches of records, their places, numbers and encryption. Pure.
 
 Read `position.py` (where a record is), `batch.py` (bytes of a batch), `producers.py` (numbers that
 make appends idempotent), `txids.py`, `attributes.py` (keys, headers, event times) with

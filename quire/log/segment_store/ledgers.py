@@ -32,7 +32,7 @@ _NEEDS: Final = {
     SegmentCapability.POLICY: RecordsCapability.POLICY,
     SegmentCapability.PARTS: RecordsCapability.TRANSACTIONS,
 }
-"""What the records of ledgers must be able to do. A salt needs `TOKEN`, and is empty without."""
+"""The abilities that records of ledgers must have. A salt needs `TOKEN`, and is empty without."""
 
 
 def facts_of(metadata: LedgerMetadata) -> SegmentFacts:
