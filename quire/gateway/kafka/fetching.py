@@ -196,11 +196,11 @@ async def _begin(
 ) -> None:
     """Find or open the reader of a partition, and have it look."""
     part.code = ErrorCode.none
-    if part.asked.partition != PARTITION:
-        part.code = ErrorCode.unknown_topic_or_partition
-        return
     try:
         broker.check(session, Action.READ, part.topic)
+        if part.asked.partition != PARTITION:
+            part.code = ErrorCode.unknown_topic_or_partition
+            return
         reading: TopicReading | None = session.readings.get(part.topic)
         if reading is None or reading.next != part.asked.fetch_offset:
             async with turns:
