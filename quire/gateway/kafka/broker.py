@@ -11,6 +11,7 @@ from quire.client import Client
 from quire.errors import InvalidRequestError
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.nodes import Nodes
+from quire.gateway.kafka.served import ServedBatches
 from quire.gateway.limits import Admission, GatewayLimits
 from quire.gateway.owners import Owners
 from quire.gateway.quotas import Direction, Quotas, client_of
@@ -59,6 +60,7 @@ class Broker:
     guard: Guard | None = None
     tokens: tuple[Token, ...] = ()
     has_tls: bool = False
+    served: ServedBatches = field(default_factory=ServedBatches)
 
     @property
     def listener(self) -> str:

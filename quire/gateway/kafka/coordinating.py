@@ -388,7 +388,7 @@ class Coordinating:
             broker.check(session, Action.READ, topic)
             if asked.partition_index != PARTITION:
                 return ErrorCode.unknown_topic_or_partition
-            write = partial(_move, broker.client, topic, group)
+            write = partial(_move, broker, topic, group)
             await self._commits.commit(group, topic, asked.committed_offset, write)
         except (QuireError, GatewayError) as error:
             return code_of(error)
@@ -449,18 +449,20 @@ class Coordinating:
         }
 
 
-async def _move(client: Client, log: str, group: str, offset: int) -> None:
-    """Move the cursor of a group, or make it."""
-    cursors = client.log_cursors(log)
+async def _move(broker: Broker, log: str, group: str, offset: int) -> None:
+    """Move the cursor of a group, or make it. A consumer that went back resets it."""
+    cursors = broker.client.log_cursors(log)
     try:
         cursor = await cursors.find(group)
     except NoSuchCursorError:
         await cursors.open(group, offset)
         return
-    if offset < await cursor.offset():  # a consumer went back, which a cursor does not
+    position = broker.served.position_of(cursor.log_id, offset)
+    is_back = offset < await cursor.offset() if position is None else position < cursor.position
+    if is_back:
         await cursors.reset(group, offset)
     else:
-        await cursor.advance(offset)
+        await cursor.advance(offset if position is None else position)
 
 
 def _setter(future: asyncio.Future[Any]) -> Callable[[Any], None]:
