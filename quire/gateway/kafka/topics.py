@@ -61,8 +61,8 @@ async def _topic(
     fields: dict[str, Any] = {"name": name, "topic_id": None, "partitions": []}
     fields["error_code"] = ErrorCode.none
     try:
-        check_topic(name)
         broker.check_described(session, name)
+        check_topic(name)
         if request.topics is not None and not await _exists(broker, name):
             if not getattr(request, "allow_auto_topic_creation", True):
                 return fields | {"error_code": ErrorCode.unknown_topic_or_partition}
@@ -115,9 +115,9 @@ async def create(broker: Broker, session: KafkaSession, request: Any) -> Fields:
 async def _create(broker: Broker, session: KafkaSession, topic: Any, request: Any) -> Fields:
     fields = {"name": topic.name, "topic_id": None, "configs": []}
     try:
+        broker.check(session, Action.APPEND, topic.name)
         check_topic(topic.name)
         check_log(topic.name)
-        broker.check(session, Action.APPEND, topic.name)
     except QuireError as error:
         code = code_of(error)
         if code is ErrorCode.invalid_request:

@@ -64,7 +64,7 @@ def options(*kinds: int, **more: Any) -> dict[str, Any]:
     return {"resources": made, "validate_only": False, **more}
 
 
-TRIMMED = {"timeout": SECOND, "offset": 1}
+NAMES = ("orders", "missing", "no/topic")
 READ_FROM = {"current_leader_epoch": -1, "timestamp": -1}
 FETCHED = {"fetch_offset": 0, "partition_max_bytes": 1, "log_start_offset": -1}
 NEW = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
@@ -109,11 +109,11 @@ REQUESTS: Mapping[int, Asked] = {
     ),
     3: Asked(
         {
-            "topics": [{"name": each, "topic_id": None} for each in ("orders", "missing")],
+            "topics": [{"name": each, "topic_id": None} for each in NAMES],
             "allow_auto_topic_creation": True,
             "include_topic_authorized_operations": False,
         },
-        [TOPIC, TOPIC],
+        [TOPIC, TOPIC, TOPIC],
     ),
     8: Asked(
         {
@@ -155,9 +155,9 @@ REQUESTS: Mapping[int, Asked] = {
         {
             "timeout": SECOND,
             "validate_only": False,
-            "topics": [{"name": each, **NEW} for each in ("orders", "missing")],
+            "topics": [{"name": each, **NEW} for each in NAMES],
         },
-        [TOPIC, TOPIC],
+        [TOPIC, TOPIC, TOPIC],
     ),
     20: Asked({"topic_names": ["orders", "missing"], "timeout": SECOND}, [TOPIC, TOPIC]),
     21: Asked(
@@ -298,7 +298,7 @@ async def test_a_writer_finds_the_topic_that_it_writes() -> None:
     every = {"topics": None, "allow_auto_topic_creation": False}
     async with guarded() as (address, rights):
         await rights.set(AccessRule(ANONYMOUS.name, Role.WRITER, Reach(log="orders")))
-        orders, missing = (await sent(address, 3, 5, REQUESTS[3].fields)).topics
+        orders, missing, _ = (await sent(address, 3, 5, REQUESTS[3].fields)).topics
         assert (orders.error_code, missing.error_code) == (ErrorCode.none, TOPIC)
         assert [each.name for each in (await sent(address, 3, 5, every)).topics] == ["orders"]
 
