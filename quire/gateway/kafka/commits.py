@@ -7,7 +7,7 @@ written, and clients would end the connection because answers come too late.
 The last of the waiting offsets is written: the others would have been written over at once.
 
 Invariants:
-  - Commits of one group to one log take effect in the order in which they came.
+  - Commits of one group to one log take effect in their order of arrival.
   - A commit returns once a write that began after it has succeeded: its own, or one with a later
     commit in it.
 """

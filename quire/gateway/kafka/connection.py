@@ -71,9 +71,9 @@ _log = logging.getLogger(__name__)
 
 class _UnderWay(NamedTuple):
     key: int
-    """Of the request."""
+    """The request's kind."""
     size: int
-    """Of the request."""
+    """Its bytes."""
     task: asyncio.Task[None]
 
 

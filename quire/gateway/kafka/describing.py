@@ -173,7 +173,7 @@ class Describing:
 def _denials(
     broker: Broker, session: KafkaSession, request: Any
 ) -> Iterator[tuple[str, ErrorCode]]:
-    """Yield the topics of a request at which the caller may delete no offset, with codes."""
+    """Yield the topics of a request where the caller may delete no offset, with codes."""
     for name in dict.fromkeys(topic.name for topic in request.topics):
         try:
             broker.check(session, Action.OPERATE, name)
