@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test campaigns quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations fuzz soak gateway-soak suites sql apache interop judges s2 netns sandbox browser picture drills bench bench-peers bench-quick proto format clean spec tlc docs spark spark-cluster metrics alerts audit
+	ablations mutations fuzz soak gateway-soak suites sql apache interop judges s2 netns sandbox browser picture drills bench bench-peers bench-openmessaging bench-quick proto format clean spec tlc docs spark spark-cluster metrics alerts audit
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -273,6 +273,11 @@ bench: $(VENV)/core.stamp ## throughput and latency of real processes beside the
 bench-peers: ROUNDS ?= 3
 bench-peers: $(VENV)/test.stamp apache ## beside Apache BookKeeper and Kafka, in one run; renews the record and the plot. ROUNDS=n
 	@$(BIN)/python -m benchmarks.peers --rounds $(ROUNDS) --json benchmarks/peers/record.json --plot docs/peers.svg
+
+bench-openmessaging: ROUNDS ?= 2
+bench-openmessaging: $(VENV)/test.stamp apache ## OpenMessaging Benchmark's Kafka driver before a gateway and before Kafka; BENCHMARK=directory of its package, ROUNDS=n
+	@test -n "$(BENCHMARK)" || { echo "build the package of OpenMessaging Benchmark as its README tells, and pass BENCHMARK=its directory" >&2; exit 1; }
+	@$(BIN)/python -m benchmarks.openmessaging --benchmark "$(BENCHMARK)" --rounds $(ROUNDS)
 
 bench-quick: $(VENV)/test.stamp apache ## the same in short rounds; names the ratios that fell since the record
 	@$(BIN)/python -m benchmarks.peers --rounds 2 --seconds 1.5 --against benchmarks/peers/record.json

@@ -11,6 +11,7 @@ import asyncio
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from types import MappingProxyType
 from typing import Final
 
@@ -26,25 +27,33 @@ SETTINGS: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
 )
 
 
-class Kafka:
-    """Three brokers and a JVM with the client."""
+class KafkaBrokers:
+    """Three brokers, each a process.
 
-    kinds: Sequence[Kind] = ("log", "Kafka's client")
+    Args:
+        directory: for configurations, logs and data; it does not exist yet.
+        setting: a key of `SETTINGS`.
+    """
 
     def __init__(self, directory: Path, setting: str) -> None:
-        self.name = f"Kafka {setting}"
         self._settings = SETTINGS[setting]
         self._directory = directory
         self._brokers: list[subprocess.Popen[bytes]] = []
         self._ports = [free_port() for _ in range(BROKERS)]
         self._controllers = [free_port() for _ in range(BROKERS)]
-        self._client: KafkaClient | None = None
+        self._lock = Lock()
+        self._is_over = False
+
+    @property
+    def addresses(self) -> Sequence[str]:
+        """The brokers as host:port."""
+        return [f"127.0.0.1:{port}" for port in self._ports]
 
     def _configure(self, number: int) -> Path:
         voters = ",".join(
             f"{other}@127.0.0.1:{port}" for other, port in enumerate(self._controllers)
         )
-        broker = f"PLAINTEXT://127.0.0.1:{self._ports[number]}"
+        broker = f"PLAINTEXT://{self.addresses[number]}"
         lines = {
             "process.roles": "broker,controller",
             "node.id": number,
@@ -64,24 +73,57 @@ class Kafka:
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         return config
 
-    async def start(self) -> None:
-        """Format, and start brokers and client."""
-        await asyncio.to_thread(self._start)
+    def start(self) -> None:
+        """Format, start the brokers, and return when they listen.
 
-    def _start(self) -> None:
+        Raises `TimeoutError`, also when `stop` is called meanwhile from another thread.
+        """
         self._directory.mkdir(parents=True)
         for number in range(BROKERS):
             config = self._configure(number)
             words = ("kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", config)
             with (self._directory / f"format-{number}.log").open("wb") as log:
                 subprocess.run(java(*words), stdout=log, stderr=log, check=True)
-            with (self._directory / f"broker-{number}.log").open("wb") as log:
-                command = java("kafka.Kafka", config)
-                self._brokers.append(subprocess.Popen(command, stdout=log, stderr=log))
-        for port in self._ports:
-            wait_for_port(port, self._directory)
-        servers = [f"127.0.0.1:{port}" for port in self._ports]
-        self._client = KafkaClient(servers, self._directory / "client.log")
+            self._launch(number, config)
+        for port, broker in zip(self._ports, self._brokers, strict=True):
+            wait_for_port(port, self._directory, broker)
+
+    def _launch(self, number: int, config: Path) -> None:
+        with self._lock, (self._directory / f"broker-{number}.log").open("wb") as log:
+            if self._is_over:
+                raise TimeoutError(f"the brokers in {self._directory} are ended already")
+            command = java("kafka.Kafka", config)
+            self._brokers.append(subprocess.Popen(command, stdout=log, stderr=log))
+
+    def pids(self) -> Sequence[int]:
+        """Return the pids of the brokers."""
+        return [each.pid for each in self._brokers]
+
+    def stop(self) -> None:
+        """End the brokers that were started; no other one starts."""
+        with self._lock:
+            self._is_over = True
+        for each in self._brokers:
+            each.kill()
+        for each in self._brokers:
+            each.wait()
+
+
+class Kafka:
+    """Three brokers and a JVM with the client."""
+
+    kinds: Sequence[Kind] = ("log", "Kafka's client")
+
+    def __init__(self, directory: Path, setting: str) -> None:
+        self.name = f"Kafka {setting}"
+        self._directory = directory
+        self._brokers = KafkaBrokers(directory, setting)
+        self._client: KafkaClient | None = None
+
+    async def start(self) -> None:
+        """Format, and start brokers and client."""
+        await asyncio.to_thread(self._brokers.start)
+        self._client = KafkaClient(self._brokers.addresses, self._directory / "client.log")
 
     async def run(self, workload: Workload, seconds: float) -> Took:
         """Append to a new topic, or read one back."""
@@ -90,13 +132,10 @@ class Kafka:
 
     def servers(self) -> Sequence[int]:
         """Return the pids of the brokers."""
-        return [each.pid for each in self._brokers]
+        return self._brokers.pids()
 
     async def stop(self) -> None:
         """End client and brokers."""
         if self._client is not None:
             self._client.end()
-        for each in self._brokers:
-            each.kill()
-        for each in self._brokers:
-            each.wait()
+        self._brokers.stop()

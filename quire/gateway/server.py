@@ -119,8 +119,8 @@ async def serve_gateway(
         else:
             with needed_for("quire gateway serve --kafka", "kafka"):
                 from quire.gateway.kafka.server import KafkaPort
-            brokers = KafkaPort(gateway, place)
-            await stack.enter_async_context(brokers.serve(door, kafka_tls))
+            brokers = KafkaPort(gateway, place, kafka_tls)
+            await stack.enter_async_context(brokers.serve(door))
             endings.insert(0, brokers.leave)
         if rpc is not None:
             await stack.enter_async_context(rpc.serve(gateway))

@@ -133,7 +133,7 @@ KAFKA: Final[Mapping[int, frozenset[Action]]] = {
     0: frozenset({APPEND}),  # Produce
     1: frozenset({READ}),  # Fetch
     2: frozenset({READ}),  # ListOffsets
-    3: frozenset({OBSERVE, APPEND}),  # Metadata; APPEND where it creates a topic
+    3: frozenset({OBSERVE, APPEND, READ}),  # Metadata: one of them; APPEND to create a topic
     8: frozenset({READ}),  # OffsetCommit
     9: frozenset({READ}),  # OffsetFetch
     10: frozenset(),  # FindCoordinator

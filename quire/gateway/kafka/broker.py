@@ -11,6 +11,7 @@ from quire.client import Client
 from quire.errors import InvalidRequestError
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.nodes import Nodes
+from quire.gateway.kafka.served import ServedBatches
 from quire.gateway.limits import Admission, GatewayLimits
 from quire.gateway.owners import Owners
 from quire.gateway.quotas import Direction, Quotas, client_of
@@ -21,6 +22,9 @@ from quire.wire.identity import ANONYMOUS, Identity
 
 PARTITION: Final = 0
 """The one partition of a topic."""
+
+DESCRIBING: Final = (Action.OBSERVE, Action.APPEND, Action.READ)
+"""Each of these rights lets its holder know where a topic is, as in Kafka."""
 
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -38,6 +42,11 @@ def check_topic(log: str) -> None:
         )
 
 
+def security_protocol(*, has_tls: bool, has_tokens: bool) -> str:
+    """Return Kafka's name of how clients speak to a port."""
+    return f"{'SASL_' if has_tokens else ''}{'SSL' if has_tls else 'PLAINTEXT'}"
+
+
 @dataclass(eq=False)
 class Broker:
     """The parts of one gateway that requests work with."""
@@ -50,11 +59,28 @@ class Broker:
     limits: GatewayLimits
     guard: Guard | None = None
     tokens: tuple[Token, ...] = ()
+    has_tls: bool = False
+    served: ServedBatches = field(default_factory=ServedBatches)
+
+    @property
+    def listener(self) -> str:
+        """The port with its protocol, as clients are told."""
+        protocol = security_protocol(has_tls=self.has_tls, has_tokens=bool(self.tokens))
+        return f"{protocol}://{self.nodes.mine.address}"
 
     def check(self, session: KafkaSession, action: Action, log: str | None) -> None:
         """Raise `NotPermittedError` unless the caller may carry out an action on a log."""
         if self.guard is not None:
             self.guard.check_log(session.identity, action, log)
+
+    def check_described(self, session: KafkaSession, log: str) -> None:
+        """Raise `NotPermittedError` unless the caller may know where a topic is."""
+        if not self.may_describe(session, log):
+            self.check(session, DESCRIBING[0], log)
+
+    def may_describe(self, session: KafkaSession, log: str) -> bool:
+        """Return whether the caller may know where a topic is."""
+        return any(self.may(session, each, log) for each in DESCRIBING)
 
     def charge(self, session: KafkaSession, direction: Direction, size: int, records: int) -> None:
         """Count a client's appends or reads; its next such request waits if they are too much."""

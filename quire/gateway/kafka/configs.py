@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from quire.errors import InvalidRequestError, QuireError
+from quire.errors import InvalidRequestError, NotPermittedError, QuireError
 from quire.gateway.kafka.broker import Broker, KafkaSession
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
@@ -27,8 +27,11 @@ _DEFAULTS: Final = {_POLICY: "delete", **dict.fromkeys(_OPTIONS, "-1")}
 _LONG_MAX: Final = 2**63 - 1
 """Both options are 64-bit numbers to Kafka's clients."""
 
-_TOPIC, _BROKER = 2, 4
+_TOPIC, _BROKER, _GROUP = 2, 4, 32
 """Kinds of resources."""
+
+_OF_CLUSTER: Final = frozenset({_BROKER, 8, 16})
+"""Brokers, their loggers, and metrics of clients."""
 
 _SET, _DELETE = 0, 1
 """Operations on an option."""
@@ -79,7 +82,7 @@ async def _describe(broker: Broker, session: KafkaSession, asked: Any) -> Fields
     try:
         configs = await _configs(broker, session, asked)
     except QuireError as error:
-        return fields | {"error_code": code_of(error), "error_message": str(error)}
+        return fields | {"error_code": _code(asked, error), "error_message": str(error)}
     wanted = asked.configuration_keys
     return fields | {"configs": [each for each in configs if not wanted or each["name"] in wanted]}
 
@@ -93,10 +96,26 @@ def _answer_to(asked: Any) -> dict[str, Any]:
     }
 
 
-async def _configs(broker: Broker, session: KafkaSession, asked: Any) -> list[dict[str, Any]]:
+def _check(broker: Broker, session: KafkaSession, asked: Any, action: Action) -> None:
+    """Raise `NotPermittedError` unless the caller may do it to a resource. Groups belong to no
+    topic, so they need the right on all logs.
+    """
     if asked.resource_type == _TOPIC:
-        broker.check(session, Action.OBSERVE, asked.resource_name)
-        return _of_topic((await broker.client.log_info(asked.resource_name)).options)
+        broker.check(session, action, asked.resource_name)
+    elif asked.resource_type in _OF_CLUSTER or asked.resource_type == _GROUP:
+        broker.check(session, action, None)
+
+
+def _code(asked: Any, error: QuireError) -> ErrorCode:
+    if isinstance(error, NotPermittedError) and asked.resource_type == _GROUP:
+        return ErrorCode.group_authorization_failed
+    return code_of(error)
+
+
+async def _configs(broker: Broker, session: KafkaSession, asked: Any) -> list[dict[str, Any]]:
+    _check(broker, session, asked, Action.OBSERVE)
+    if asked.resource_type == _TOPIC:
+        return topic_configs((await broker.client.log_info(asked.resource_name)).options)
     if asked.resource_type != _BROKER:
         raise InvalidRequestError(
             f"resources of kind {asked.resource_type}: topics ({_TOPIC}) and brokers ({_BROKER})"
@@ -108,11 +127,11 @@ async def _configs(broker: Broker, session: KafkaSession, asked: Any) -> list[di
         raise InvalidRequestError(
             f"broker {asked.resource_name!r} is not this one, {broker.nodes.mine.id}: ask that one"
         )
-    broker.check(session, Action.OBSERVE, None)
     return _of_gateway(broker)
 
 
-def _of_topic(options: Mapping[str, str]) -> list[dict[str, Any]]:
+def topic_configs(options: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the options of a log as Kafka's clients are told."""
     configs = [_config(_POLICY, _DEFAULTS[_POLICY], _DEFAULT, _LIST)]
     for kafka, ours in _OPTIONS.items():
         value = options.get(ours)
@@ -125,9 +144,8 @@ def _of_topic(options: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def _of_gateway(broker: Broker) -> list[dict[str, Any]]:
-    mine = broker.nodes.mine
     told = (
-        ("advertised.listeners", f"PLAINTEXT://{mine.host}:{mine.port}", _STRING),
+        ("advertised.listeners", broker.listener, _STRING),
         ("auto.create.topics.enable", "true", _BOOLEAN),
         ("default.replication.factor", "1", _INT),
         ("message.max.bytes", str(BATCH_BYTES_MAX), _INT),
@@ -198,16 +216,16 @@ async def _alter(
     fields = _answer_to(asked)
     name = asked.resource_name
     try:
+        _check(broker, session, asked, Action.OPERATE)
         if asked.resource_type != _TOPIC:
             raise InvalidRequestError("options of a gateway are set when it starts")
         options = log_options(changes)
-        broker.check(session, Action.OPERATE, name)
         if is_checked_only:
             await broker.client.log_info(name)
         else:
             await broker.client.configure_log(name, options)
     except QuireError as error:
-        code = code_of(error)
+        code = _code(asked, error)
         if code is ErrorCode.invalid_request:
             code = ErrorCode.invalid_config
         return fields | {"error_code": code, "error_message": str(error)}

@@ -1,11 +1,14 @@
 """One connection of a client: frames in, and answers in the order of the requests.
 
 Batches of producers are worked on while earlier ones are under way, so that a connection is not
-limited to one sync at a time. Everything else waits for its turn, as in Kafka.
+limited to one sync at a time. Likewise commits of offsets: waiting commits are written together
+(commits.py). Everything else waits for its turn, as in Kafka.
 
 Invariants:
   - A producer's batches are appended and answered, unless the connection breaks or the gateway's
-    grace is over. So a producer that asks for no answers may close as soon as it has sent.
+    grace is over. So a producer that asks for no answers may close as soon as it has sent. Likewise
+    commits of offsets.
+  - Other requests begin after the commits before them, so a client reads its own commits.
   - A request has space before its bytes are read (space.py). A client that stalls loses the
     connection, and the space, after `FRAME_SECONDS` or `ANSWER_SECONDS`.
 """
@@ -25,6 +28,7 @@ from quire.gateway.answers import GatewayError
 from quire.gateway.kafka.messages import (
     FIRST_BYTES_MAX,
     FRAME_BYTES_MAX,
+    OFFSET_COMMIT,
     OPEN,
     PRODUCE,
     Header,
@@ -33,7 +37,10 @@ from quire.gateway.kafka.messages import (
 from quire.gateway.space import Space
 
 PIPELINED_MAX: Final = 16
-"""Requests of one connection that are worked on at the same time."""
+"""Requests of one connection that are worked on at the same time, but for commits of offsets."""
+
+COMMITS_MAX: Final = 128
+"""Commits of offsets likewise. Kafka's Java client sends 100 before it waits for an answer."""
 
 CONNECTION_BYTES_MAX: Final = 2 * FRAME_BYTES_MAX
 """Bytes of one connection's requests under way: one is worked on while the next one comes."""
@@ -63,8 +70,10 @@ _log = logging.getLogger(__name__)
 
 
 class _UnderWay(NamedTuple):
+    key: int
+    """The request's kind."""
     size: int
-    """Of the request."""
+    """Its bytes."""
     task: asyncio.Task[None]
 
 
@@ -102,11 +111,14 @@ class KafkaConnection:
         self._has_spoken = False
         self._answers: asyncio.Queue[_UnderWay | None] = asyncio.Queue()
         self._places = asyncio.Semaphore(PIPELINED_MAX)
+        self._commit_places = asyncio.Semaphore(COMMITS_MAX)
         self._held = 0
         self._freed = asyncio.Event()
         self._frames: dict[asyncio.Task[None], bytes | None] = {}
         """What requests under way were answered with, until it is written."""
         self._tasks = Tasks()
+        self._commits: set[asyncio.Task[None]] = set()
+        """Commits of offsets under way."""
         self._is_ended = asyncio.Event()
         self._is_stalled = False
         """The client takes no answers: the rest is dropped."""
@@ -167,12 +179,20 @@ class KafkaConnection:
             self._has_spoken = True
             self._spoke()
         await asyncio.sleep(self._pause(header.api_key))
-        await self._places.acquire()
+        if self._commits and header.api_key != OFFSET_COMMIT:
+            await asyncio.wait(self._commits)
+        await self._places_for(header.api_key).acquire()
         task = self._tasks.start(self._carry_out(header, body), "answers a client of Kafka")
-        self._answers.put_nowait(_UnderWay(size, task))
-        if header.api_key != PRODUCE:
+        self._answers.put_nowait(_UnderWay(header.api_key, size, task))
+        if header.api_key == OFFSET_COMMIT:
+            self._commits.add(task)
+            task.add_done_callback(self._commits.discard)
+        elif header.api_key != PRODUCE:
             await self._in_turn(task)
         return True
+
+    def _places_for(self, key: int) -> asyncio.Semaphore:
+        return self._commit_places if key == OFFSET_COMMIT else self._places
 
     def _patience(self, seconds: float) -> float:
         """Return how long to wait for the client: before its login, for all that it does."""
@@ -215,11 +235,11 @@ class KafkaConnection:
         """Write answers in the order of requests, until one fails or all are written."""
         with suppress(ConnectionError, TimeoutError):
             while (next_one := await self._answers.get()) is not None:
-                size, task = next_one
+                key, size, task = next_one
                 await asyncio.wait([task])
                 if task not in self._frames:
                     return
-                self._places.release()
+                self._places_for(key).release()
                 frame = self._frames.pop(task)
                 self._give_back(size)
                 if frame is not None:

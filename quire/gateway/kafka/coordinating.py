@@ -11,6 +11,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -22,6 +23,7 @@ from quire.errors import InvalidRequestError, NoSuchCursorError, QuireError
 from quire.gateway.answers import BusyError, GatewayError
 from quire.gateway.elections import election_of_group
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
+from quire.gateway.kafka.commits import OffsetCommits
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.groups import ConsumerGroup, JoinAnswer, JoinRequest, PartAnswer
 from quire.gateway.kafka.messages import Fields
@@ -214,6 +216,7 @@ class Coordinating:
 
     def __init__(self, coordinators: Coordinators) -> None:
         self._coordinators = coordinators
+        self._commits = OffsetCommits()
 
     async def find(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
         """Answer FindCoordinator."""
@@ -361,35 +364,32 @@ class Coordinating:
     async def _commit_all(
         self, broker: Broker, session: KafkaSession, request: Any, code: ErrorCode
     ) -> list[Fields]:
-        topics: list[Fields] = []
-        for topic in request.topics:
-            partitions = []
-            for each in topic.partitions:
-                found = code
-                if found is ErrorCode.none:
-                    found = await self._commit(broker, session, request.group_id, topic.name, each)
-                partitions.append({"partition_index": each.partition_index, "error_code": found})
-            topics.append({"name": topic.name, "partitions": partitions})
-        return topics
+        """Commit each partition. They begin together, in the order of requests: else a later commit
+        of a topic would overtake this one, which waits for another topic.
+        """
+
+        async def commit(topic: str, each: Any) -> Fields:
+            found = code
+            if found is ErrorCode.none:
+                found = await self._commit(broker, session, request.group_id, topic, each)
+            return {"partition_index": each.partition_index, "error_code": found}
+
+        asked = [(topic.name, each) for topic in request.topics for each in topic.partitions]
+        partitions = iter(await asyncio.gather(*(commit(*each) for each in asked)))
+        return [
+            {"name": topic.name, "partitions": [next(partitions) for _ in topic.partitions]}
+            for topic in request.topics
+        ]
 
     async def _commit(
         self, broker: Broker, session: KafkaSession, group: str, topic: str, asked: Any
     ) -> ErrorCode:
-        if asked.partition_index != PARTITION:
-            return ErrorCode.unknown_topic_or_partition
-        offset = asked.committed_offset
         try:
             broker.check(session, Action.READ, topic)
-            cursors = broker.client.log_cursors(topic)
-            try:
-                cursor = await cursors.find(group)
-            except NoSuchCursorError:
-                await cursors.open(group, offset)
-                return ErrorCode.none
-            if offset < await cursor.offset():  # a consumer went back, which a cursor does not
-                await cursors.reset(group, offset)
-            else:
-                await cursor.advance(offset)
+            if asked.partition_index != PARTITION:
+                return ErrorCode.unknown_topic_or_partition
+            write = partial(_move, broker, topic, group)
+            await self._commits.commit(group, topic, asked.committed_offset, write)
         except (QuireError, GatewayError) as error:
             return code_of(error)
         return ErrorCode.none
@@ -447,6 +447,22 @@ class Coordinating:
             "metadata": "",
             "error_code": code,
         }
+
+
+async def _move(broker: Broker, log: str, group: str, offset: int) -> None:
+    """Move the cursor of a group, or make it. A consumer that went back resets it."""
+    cursors = broker.client.log_cursors(log)
+    try:
+        cursor = await cursors.find(group)
+    except NoSuchCursorError:
+        await cursors.open(group, offset)
+        return
+    position = broker.served.position_of(cursor.log_id, offset)
+    is_back = offset < await cursor.offset() if position is None else position < cursor.position
+    if is_back:
+        await cursors.reset(group, offset)
+    else:
+        await cursor.advance(offset if position is None else position)
 
 
 def _setter(future: asyncio.Future[Any]) -> Callable[[Any], None]:

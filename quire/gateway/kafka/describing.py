@@ -6,7 +6,7 @@ them. Groups belong to no topic, so their descriptions need the right to observe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
@@ -48,8 +48,8 @@ class Describing:
 
     async def list(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
         """Answer ListGroups: the groups that this gateway coordinates."""
-        if not _may(broker, session):
-            return {"error_code": ErrorCode.cluster_authorization_failed, "groups": []}
+        if not _may(broker, session):  # Kafka lists the groups that the caller may describe: none
+            return {"error_code": ErrorCode.none, "groups": []}
         wanted = {each.lower() for each in getattr(request, "states_filter", ())}
         kinds = {each.lower() for each in getattr(request, "types_filter", ())}
         groups = [
@@ -109,11 +109,13 @@ class Describing:
 
     async def _delete(self, broker: Broker, session: KafkaSession, name: str) -> ErrorCode:
         code = self._coordinators.state(name)
-        if code not in _DELETABLE:
+        if code is ErrorCode.not_coordinator:
             return code
         try:
             # The rights first: members are not kept out for a caller that may not delete.
             await _deletable(broker, session, name)
+            if code not in _DELETABLE:
+                return code
             async with self._coordinators.withheld(name) as code:
                 if code not in _DELETABLE:
                     return code
@@ -133,24 +135,23 @@ class Describing:
     async def delete_offsets(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
         """Answer OffsetDelete: delete the cursors of a group at some topics."""
         group = str(request.group_id)
+        denied = dict(_denials(broker, session, request))
+        if denied and all(each.name in denied for each in request.topics):
+            # Members are not kept out for a caller that may not delete.
+            topics = [_of_partitions(each, denied[each.name]) for each in request.topics]
+            return {"error_code": ErrorCode.none, "topics": topics}
         async with self._coordinators.withheld(group) as state:
             if state is ErrorCode.not_coordinator:
                 return {"error_code": state, "topics": []}
             topics = []
             for topic in request.topics:
-                code = ErrorCode.group_subscribed_to_topic
+                code = denied.get(topic.name, ErrorCode.group_subscribed_to_topic)
                 is_named = any(each.partition_index == PARTITION for each in topic.partitions)
-                if is_named and state is not ErrorCode.non_empty_group:
+                is_free = state is not ErrorCode.non_empty_group and topic.name not in denied
+                if is_named and is_free:
                     code = await self._delete_offset(broker, session, topic.name, group)
-                unknown = ErrorCode.unknown_topic_or_partition
-                partitions = [
-                    {
-                        "partition_index": each.partition_index,
-                        "error_code": code if each.partition_index == PARTITION else unknown,
-                    }
-                    for each in topic.partitions
-                ]
-                topics.append({"name": topic.name, "partitions": partitions})
+                unknown = code if topic.name in denied else ErrorCode.unknown_topic_or_partition
+                topics.append(_of_partitions(topic, code, unknown))
             return {"error_code": ErrorCode.none, "topics": topics}
 
     async def _delete_offset(
@@ -167,6 +168,29 @@ class Describing:
         except QuireError as error:
             return code_of(error)
         return ErrorCode.none
+
+
+def _denials(
+    broker: Broker, session: KafkaSession, request: Any
+) -> Iterator[tuple[str, ErrorCode]]:
+    """Yield the topics of a request where the caller may delete no offset, with codes."""
+    for name in dict.fromkeys(topic.name for topic in request.topics):
+        try:
+            broker.check(session, Action.OPERATE, name)
+        except QuireError as error:
+            yield name, code_of(error)
+
+
+def _of_partitions(topic: Any, code: ErrorCode, unknown: ErrorCode | None = None) -> Fields:
+    """Answer for each partition of a topic; `unknown` is for others than its one."""
+    partitions = [
+        {
+            "partition_index": each.partition_index,
+            "error_code": code if each.partition_index == PARTITION else unknown or code,
+        }
+        for each in topic.partitions
+    ]
+    return {"name": topic.name, "partitions": partitions}
 
 
 async def _deletable(broker: Broker, session: KafkaSession, group: str) -> list[str]:

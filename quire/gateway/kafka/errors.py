@@ -28,6 +28,7 @@ from quire.errors import (
     UnauthorizedError,
 )
 from quire.gateway.answers import BusyError, ElsewhereError, LedElsewhereError, NotReadyError
+from quire.rights.scopes import CLUSTER
 
 _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
     (ElsewhereError, ErrorCode.not_leader_or_follower),
@@ -57,6 +58,8 @@ def code_of(error: Exception) -> ErrorCode:
     Errors that are not in the table, such as bookies out of reach, are `not_enough_replicas`:
     nothing happened, and clients try again.
     """
+    if isinstance(error, NotPermittedError) and error.scope == str(CLUSTER):
+        return ErrorCode.cluster_authorization_failed
     for kind, code in _CODES:
         if isinstance(error, kind):
             return code

@@ -23,8 +23,10 @@ from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.offsets import first_offset
 from quire.gateway.kafka.records import encode_batch
+from quire.gateway.kafka.served import ServedBatches
 from quire.gateway.quotas import Direction
 from quire.gateway.reads import PAGE_BYTES_MAX
+from quire.log.reading.reader import LogReader
 from quire.log.reading.segment_reader import RecordBatch
 from quire.log.records.position import Record
 from quire.rights.roles import Action
@@ -47,16 +49,20 @@ TURNS: Final = 2
 class TopicReading:
     """A reader of one topic, and the records that it has at hand."""
 
-    def __init__(self, client: Client, name: str, offset: int, end: int) -> None:
+    def __init__(
+        self, client: Client, served: ServedBatches, name: str, offset: int, end: int
+    ) -> None:
         self.next = offset
         self.end = end
         """The end of the log, as far as it is known."""
         self._client = client
+        self._served = served
         self._name = name
         self._records: deque[tuple[Record, int]] = deque()
         """Records at hand, and the size of each in an answer."""
         self._size = 0
         self._stack = AsyncExitStack()
+        self._reader: LogReader | None = None
         self._batches: AsyncGenerator[RecordBatch, None] | None = None
         self._coming: asyncio.Future[RecordBatch | None] | None = None
         self._is_over = False
@@ -65,6 +71,7 @@ class TopicReading:
         """Open the reader. Raises the errors of reading."""
         reading = self._client.read_log(self._name, self.next, follow=True)
         reader = await self._stack.enter_async_context(reading)
+        self._reader = reader
         self._batches = reader.read_batches()
 
     def coming(self) -> asyncio.Future[RecordBatch | None] | None:
@@ -98,6 +105,8 @@ class TopicReading:
                 self._records.extend(sized)
                 self._size += sum(size for _, size in sized)
                 self.end = max(self.end, batch.next_offset)
+                if self._reader is not None and self._reader.log_id is not None:
+                    self._served.note(self._reader.log_id, batch)
         return bool(self._records)
 
     def take(self, size: int) -> list[Record]:
@@ -196,11 +205,11 @@ async def _begin(
 ) -> None:
     """Find or open the reader of a partition, and have it look."""
     part.code = ErrorCode.none
-    if part.asked.partition != PARTITION:
-        part.code = ErrorCode.unknown_topic_or_partition
-        return
     try:
         broker.check(session, Action.READ, part.topic)
+        if part.asked.partition != PARTITION:
+            part.code = ErrorCode.unknown_topic_or_partition
+            return
         reading: TopicReading | None = session.readings.get(part.topic)
         if reading is None or reading.next != part.asked.fetch_offset:
             async with turns:
@@ -226,7 +235,7 @@ async def _opened(broker: Broker, session: KafkaSession, part: _FetchPart) -> To
     if not part.first <= offset <= end:
         part.code = ErrorCode.offset_out_of_range
         return None
-    reading = TopicReading(broker.client, part.topic, offset, end)
+    reading = TopicReading(broker.client, broker.served, part.topic, offset, end)
     await reading.open()
     session.readings[part.topic] = reading
     return reading

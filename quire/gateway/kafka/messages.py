@@ -45,6 +45,7 @@ class Versions(NamedTuple):
 
 PRODUCE: Final = 0
 FETCH: Final = 1
+OFFSET_COMMIT: Final = 8
 API_VERSIONS: Final = 18
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 OPEN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
@@ -55,7 +56,7 @@ VERSIONS: Final[dict[int, Versions]] = {
     FETCH: Versions(4, 12),  # Fetch
     2: Versions(1, 6),  # ListOffsets; from 7 on for the latest time, which a log would be read for
     3: Versions(1, 12),  # Metadata
-    8: Versions(2, 8),  # OffsetCommit
+    OFFSET_COMMIT: Versions(2, 8),
     9: Versions(1, 8),  # OffsetFetch
     10: Versions(0, 4),  # FindCoordinator
     11: Versions(0, 9),  # JoinGroup

@@ -35,14 +35,21 @@ class BrokerNode(NamedTuple):
 
     id: int
     host: str
+    """Without the brackets that an IPv6 address has before a port, as Kafka tells it."""
     port: int
+
+    @property
+    def address(self) -> str:
+        """The node as host:port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
 
 def node_at(address: str) -> BrokerNode:
     """Return the node at `host:port`. All gateways give it the same id."""
     host, port = split_address(address)
     digest = blake2b(address.encode(), digest_size=4).digest()
-    return BrokerNode(int.from_bytes(digest) >> 1, host, port)
+    return BrokerNode(int.from_bytes(digest) >> 1, host.strip("[]"), port)
 
 
 class _NotSeenError(Exception):

@@ -38,22 +38,29 @@ that begins there misses none.
 
 async def list_offsets(broker: Broker, session: KafkaSession, request: Any) -> Fields:
     """Answer ListOffsets: the ends of topics, or the first offset from a time on."""
-    return await _by_partition(request, {}, partial(_offset, broker, session))
+    check = partial(broker.check, session, Action.READ)
+    return await _by_partition(request, {}, check, partial(_offset, broker))
 
 
 async def _by_partition(
-    request: Any, empty: Fields, answer: Callable[[str, Any], Awaitable[Fields]]
+    request: Any,
+    empty: Fields,
+    check: Callable[[str], None],
+    answer: Callable[[str, Any], Awaitable[Fields]],
 ) -> Fields:
     """Answer a request for each partition that it names; `empty` has the fields of an error. A
-    partition that was named before is refused, so its work is done once.
+    partition that was named before is refused, so its work is done once. Rights come first.
     """
     topics, named = [], set[tuple[str, int]]()
     for topic in request.topics:
         partitions = []
+        denied = _denied(check, topic.name)
         for each in topic.partitions:
             index = each.partition_index
             fields: Fields = {**empty, "partition_index": index}
-            if (topic.name, index) in named:
+            if denied is not None:
+                fields = {**fields, "error_code": denied}
+            elif (topic.name, index) in named:
                 fields = {**fields, "error_code": ErrorCode.invalid_request}
             elif index != PARTITION:
                 fields = {**fields, "error_code": ErrorCode.unknown_topic_or_partition}
@@ -65,9 +72,16 @@ async def _by_partition(
     return {"topics": topics}
 
 
-async def _offset(broker: Broker, session: KafkaSession, name: str, asked: Any) -> Fields:
+def _denied(check: Callable[[str], None], name: str) -> ErrorCode | None:
     try:
-        broker.check(session, Action.READ, name)
+        check(name)
+    except QuireError as error:
+        return code_of(error)
+    return None
+
+
+async def _offset(broker: Broker, name: str, asked: Any) -> Fields:
+    try:
         time_ms, offset = await _look_up(broker, name, asked.timestamp)
     except QuireError as error:
         return {"error_code": code_of(error)}
@@ -121,12 +135,12 @@ async def first_offset(broker: Broker, name: str) -> int:
 
 async def delete_records(broker: Broker, session: KafkaSession, request: Any) -> Fields:
     """Answer DeleteRecords: trim logs."""
-    return await _by_partition(request, _UNTRIMMED, partial(_trim, broker, session))
+    check = partial(broker.check, session, Action.OPERATE)
+    return await _by_partition(request, _UNTRIMMED, check, partial(_trim, broker))
 
 
-async def _trim(broker: Broker, session: KafkaSession, name: str, asked: Any) -> Fields:
+async def _trim(broker: Broker, name: str, asked: Any) -> Fields:
     try:
-        broker.check(session, Action.OPERATE, name)
         await broker.client.trim_log(name, END if asked.offset == WHOLE else asked.offset)
         first = await first_offset(broker, name)
     except QuireError as error:

@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 
 from quire.errors import ForgottenProducerError, InvalidRequestError, QuireError
 from quire.gateway.answers import GatewayError
-from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession, check_topic
+from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession, is_topic
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.numbers import NextNumbers, producer_name
@@ -68,12 +68,11 @@ class Producing:
         self, broker: Broker, session: KafkaSession, name: str, data: Any
     ) -> Fields:
         fields: dict[str, Any] = {"index": data.index, "base_offset": -1, "record_errors": []}
-        if data.index != PARTITION:
-            return fields | {"error_code": ErrorCode.unknown_topic_or_partition}
         payload = bytes(data.records or b"")
         try:
-            check_topic(name)
             broker.check(session, Action.APPEND, name)
+            if data.index != PARTITION or not is_topic(name):
+                return fields | {"error_code": ErrorCode.unknown_topic_or_partition}
             offset = await self._append(broker, session, name, payload)
         except ForgottenProducerError as error:
             code = ErrorCode.unknown_producer_id

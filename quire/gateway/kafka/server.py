@@ -32,6 +32,7 @@ from quire.gateway.kafka.messages import (
     API_VERSIONS,
     FETCH,
     FIRST_BYTES_MAX,
+    OFFSET_COMMIT,
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
@@ -110,7 +111,7 @@ class KafkaServer:
                 FETCH: fetching.fetch,
                 2: offsets.list_offsets,
                 3: topics.describe,
-                8: coordinating.commit,
+                OFFSET_COMMIT: coordinating.commit,
                 9: coordinating.committed,
                 10: coordinating.find,
                 11: coordinating.join,
@@ -275,24 +276,28 @@ async def _authenticate(broker: Broker, session: KafkaSession, request: Any) -> 
 class KafkaPort(KafkaFigures):
     """The port of a gateway for Kafka's clients."""
 
-    def __init__(self, gateway: Gateway, place: GatewayPlace) -> None:
+    def __init__(
+        self, gateway: Gateway, place: GatewayPlace, tls: ServingContext | None = None
+    ) -> None:
+        """Connections have TLS if there is a context for it."""
+        self._tls = tls
         self._nodes = Nodes(gateway.client, place)
         broker = Broker(
             *(gateway.client, gateway.owners, self._nodes, gateway.admission),
             *(gateway.quotas, gateway.limits, gateway.guard, gateway.tokens),
+            has_tls=tls is not None,
         )
         self._coordinators = Coordinators(gateway.client, place, gateway.limits)
         self._server = KafkaServer(broker, self._coordinators, gateway.meter)
         gateway.kafka = self
 
     @asynccontextmanager
-    async def serve(
-        self, listening: socket.socket, tls: ServingContext | None = None
-    ) -> AsyncIterator[None]:
+    async def serve(self, listening: socket.socket) -> AsyncIterator[None]:
         """Answer the connections of a bound socket in the block; then end them."""
         listening.setblocking(False)
         accepting = Tasks()
-        accepting.start(self._server.accept(listening, tls), "takes connections of Kafka's clients")
+        accepted = self._server.accept(listening, self._tls)
+        accepting.start(accepted, "takes connections of Kafka's clients")
         try:
             await self._nodes.join()
             yield

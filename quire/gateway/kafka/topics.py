@@ -22,13 +22,14 @@ from quire.gateway.kafka.broker import (
     check_topic,
     is_topic,
 )
-from quire.gateway.kafka.configs import log_options
+from quire.gateway.kafka.configs import log_options, topic_configs
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.nodes import BrokerNode, first_guess, node_at
 from quire.rights.roles import Action
 
 _ONE_PARTITION: Final = "a log is a topic with one partition: ask for 1"
+_COPIES: Final = "the gateway decides how many copies a log has: ask for -1, or for 1 or more"
 
 
 async def describe(broker: Broker, session: KafkaSession, request: Any) -> Fields:
@@ -51,7 +52,7 @@ async def _wanted(broker: Broker, session: KafkaSession, request: Any) -> list[s
     if request.topics is not None:
         return [each.name for each in request.topics if each.name is not None]
     found = await broker.client.list_logs()
-    return [each for each in found if is_topic(each) and broker.may(session, Action.OBSERVE, each)]
+    return [each for each in found if is_topic(each) and broker.may_describe(session, each)]
 
 
 async def _topic(
@@ -60,8 +61,8 @@ async def _topic(
     fields: dict[str, Any] = {"name": name, "topic_id": None, "partitions": []}
     fields["error_code"] = ErrorCode.none
     try:
+        broker.check_described(session, name)
         check_topic(name)
-        broker.check(session, Action.OBSERVE, name)
         if request.topics is not None and not await _exists(broker, name):
             if not getattr(request, "allow_auto_topic_creation", True):
                 return fields | {"error_code": ErrorCode.unknown_topic_or_partition}
@@ -114,17 +115,20 @@ async def create(broker: Broker, session: KafkaSession, request: Any) -> Fields:
 async def _create(broker: Broker, session: KafkaSession, topic: Any, request: Any) -> Fields:
     fields = {"name": topic.name, "topic_id": None, "configs": []}
     try:
+        broker.check(session, Action.APPEND, topic.name)
         check_topic(topic.name)
         check_log(topic.name)
-        broker.check(session, Action.APPEND, topic.name)
     except QuireError as error:
         code = code_of(error)
         if code is ErrorCode.invalid_request:
             code = ErrorCode.invalid_topic_exception
         return fields | {"error_code": code, "error_message": str(error)}
-    if topic.num_partitions not in (-1, 1):
+    if topic.num_partitions not in (-1, 1) or len(topic.assignments) > 1:
         code = ErrorCode.invalid_partitions
         return fields | {"error_code": code, "error_message": _ONE_PARTITION}
+    if topic.replication_factor != -1 and topic.replication_factor < 1:
+        code = ErrorCode.invalid_replication_factor
+        return fields | {"error_code": code, "error_message": _COPIES}
     try:
         given = log_options({each.name: each.value for each in topic.configs})
         options = {option: value for option, value in given.items() if value}
@@ -137,12 +141,11 @@ async def _create(broker: Broker, session: KafkaSession, topic: Any, request: An
             raise LogExistsError(topic.name)
     except QuireError as error:
         return fields | {"error_code": code_of(error), "error_message": str(error)}
-    return fields | {
-        "error_code": ErrorCode.none,
-        "error_message": None,
-        "num_partitions": 1,
-        "replication_factor": 1,
-    }
+    fields |= {"error_code": ErrorCode.none, "error_message": None}
+    if not broker.may(session, Action.OBSERVE, topic.name):
+        return fields | {"topic_config_error_code": ErrorCode.topic_authorization_failed.value}
+    told = {"num_partitions": 1, "replication_factor": 1, "configs": topic_configs(options)}
+    return fields | told
 
 
 async def delete(broker: Broker, session: KafkaSession, request: Any) -> Fields:

@@ -60,8 +60,8 @@ async def serving(
         limits = limits or GatewayLimits()
         owners = Owners(client, "http://one", limits, None, address)
         gateway = Gateway(client, owners, limits, tokens, guard)
-        port = KafkaPort(gateway, GatewayPlace("http://one", address))
-        async with port.serve(listening, tls), asyncio.timeout(seconds):
+        port = KafkaPort(gateway, GatewayPlace("http://one", address), tls)
+        async with port.serve(listening), asyncio.timeout(seconds):
             try:
                 yield address
             finally:

@@ -15,6 +15,7 @@ from quire.errors import InvalidRequestError
 from quire.gateway.kafka.connection import (
     ANSWER_SECONDS,
     CLOSE_SECONDS,
+    COMMITS_MAX,
     CONNECTION_BYTES_MAX,
     FRAME_SECONDS,
     GRACE_SECONDS,
@@ -26,6 +27,7 @@ from quire.gateway.kafka.messages import (
     API_VERSIONS,
     FIRST_BYTES_MAX,
     FRAME_BYTES_MAX,
+    OFFSET_COMMIT,
     PRODUCE,
     Header,
 )
@@ -83,9 +85,10 @@ class Pipe:
 
 def request(key: int, number: int) -> bytes:
     """A request with a correlation."""
-    version = {PRODUCE: 3, FETCH: 4, API_VERSIONS: 0}[key]
+    version = {PRODUCE: 3, FETCH: 4, OFFSET_COMMIT: 3, API_VERSIONS: 0}[key]
     bodies = {
         PRODUCE: b"\xff\xff" + (1).to_bytes(2) + bytes(4) + bytes(4),
+        OFFSET_COMMIT: bytes(2) + bytes(4) + bytes(2) + bytes(8) + bytes(4),
         FETCH: (2**32 - 1).to_bytes(4) + bytes(12) + b"\0" + bytes(4),
         API_VERSIONS: b"",
     }
@@ -166,12 +169,32 @@ async def test_appends_go_side_by_side_and_are_answered_in_order() -> None:
     assert served.pipe.is_closed
 
 
-async def test_only_so_many_requests_are_worked_on_at_once() -> None:
+async def test_commits_go_side_by_side_and_other_requests_wait_for_them() -> None:
     served = Served()
-    numbers = range(100, 100 + 2 * PIPELINED_MAX)
-    served.pipe.send(*((PRODUCE, number) for number in numbers))
+    served.pipe.send((OFFSET_COMMIT, 1), (OFFSET_COMMIT, 2), (FETCH, 3), (OFFSET_COMMIT, 4))
     await settle()
-    assert served.work.begun == list(numbers)[:PIPELINED_MAX]
+    assert served.work.begun == [1, 2], "the fetch would not see what they write"
+    served.work.finish(2)
+    await settle()
+    assert served.work.begun == [1, 2]
+    served.work.finish(1)
+    await settle()
+    assert (served.work.begun, served.pipe.got) == ([1, 2, 3], b"1 2 ")
+    served.work.finish(3)
+    await settle()
+    served.connection.end()
+    served.work.finish(4)
+    await served.over()
+    assert (served.pipe.got, served.work.cancelled) == (b"1 2 3 4 ", [])
+
+
+@pytest.mark.parametrize(("key", "most"), [(PRODUCE, PIPELINED_MAX), (OFFSET_COMMIT, COMMITS_MAX)])
+async def test_only_so_many_requests_are_worked_on_at_once(key: int, most: int) -> None:
+    served = Served()
+    numbers = range(100, 100 + 2 * most)
+    served.pipe.send(*((key, number) for number in numbers))
+    await settle()
+    assert served.work.begun == list(numbers)[:most]
     served.work.finish(*numbers)
     await settle()
     assert served.work.begun == list(numbers)
