@@ -15,8 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from quire.errors import NoSuchCursorError, NoSuchLogError, NotPermittedError, QuireError
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
-from quire.gateway.kafka.coordinating import Coordinators
-from quire.gateway.kafka.errors import code_of
+from quire.gateway.kafka.coordinating import Coordinators, LedGroup, group_code_of
 from quire.gateway.kafka.groups import ConsumerGroup, Stage
 from quire.gateway.kafka.messages import Fields
 from quire.rights.roles import Action
@@ -114,34 +113,32 @@ class Describing:
         try:
             # The rights first: members are not kept out for a caller that may not delete.
             await _deletable(broker, session, name)
-            async with self._coordinators.withheld(name) as code:
-                if code not in _DELETABLE:
+            async with self._coordinators.withheld(name) as (code, led):
+                if led is None:
                     return code
                 logs = await _deletable(broker, session, name)
                 for log in logs:
-                    if not self._coordinators.holds(name):
-                        return ErrorCode.not_coordinator
                     with suppress(NoSuchLogError, NoSuchCursorError):
-                        await broker.client.log_cursors(log).delete(name)
-                await self._coordinators.give_up(name)
+                        await led.cursors(broker.client, log).delete(name)
+                await self._coordinators.give_up(led)
                 return ErrorCode.none if logs else code
         except NotPermittedError:
             return ErrorCode.group_authorization_failed
         except QuireError as error:
-            return code_of(error)
+            return group_code_of(error)
 
     async def delete_offsets(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
         """Answer OffsetDelete: delete the cursors of a group at some topics."""
         group = str(request.group_id)
-        async with self._coordinators.withheld(group) as state:
+        async with self._coordinators.withheld(group) as (state, led):
             if state is ErrorCode.not_coordinator:
                 return {"error_code": state, "topics": []}
             topics = []
             for topic in request.topics:
                 code = ErrorCode.group_subscribed_to_topic
                 is_named = any(each.partition_index == PARTITION for each in topic.partitions)
-                if is_named and state is not ErrorCode.non_empty_group:
-                    code = await self._delete_offset(broker, session, topic.name, group)
+                if is_named and led is not None:
+                    code = await _delete_offset(broker, session, led, topic.name, group)
                 unknown = ErrorCode.unknown_topic_or_partition
                 partitions = [
                     {
@@ -153,20 +150,17 @@ class Describing:
                 topics.append({"name": topic.name, "partitions": partitions})
             return {"error_code": ErrorCode.none, "topics": topics}
 
-    async def _delete_offset(
-        self, broker: Broker, session: KafkaSession, log: str, group: str
-    ) -> ErrorCode:
-        if not self._coordinators.holds(group):
-            return ErrorCode.not_coordinator
-        try:
-            broker.check(session, Action.OPERATE, log)
-            cursors = broker.client.log_cursors(log)
-            with suppress(NoSuchCursorError):
-                await cursors.find(group)
-                await cursors.delete(group)
-        except QuireError as error:
-            return code_of(error)
-        return ErrorCode.none
+
+async def _delete_offset(
+    broker: Broker, session: KafkaSession, led: LedGroup, log: str, group: str
+) -> ErrorCode:
+    try:
+        broker.check(session, Action.OPERATE, log)
+        with suppress(NoSuchCursorError):
+            await led.cursors(broker.client, log).delete(group)
+    except QuireError as error:
+        return group_code_of(error)
+    return ErrorCode.none
 
 
 async def _deletable(broker: Broker, session: KafkaSession, group: str) -> list[str]:
