@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -60,6 +60,7 @@ with needed_for("quire gateway", "gateway"):
     from quire.gateway.durable.calls import STREAM_CALLS
     from quire.gateway.durable.streams import Streams
     from quire.gateway.metrics import figures_of
+    from quire.gateway.origins import check_origins, middleware
 
 LIMIT: Final = 1000
 """Records of a read that names no limit."""
@@ -84,10 +85,14 @@ class Gateway:
         tokens: tuple[Token, ...] = (),
         guard: Guard | None = None,
         registry: CollectorRegistry | None = None,
+        origins: Sequence[str] = (),
     ) -> None:
         """Requests need one of the `tokens`, if there is any. The guard knows the rights of their
         holders; without it each may do everything. `registry` has the figures of the client, and
-        gets the gateway's.
+        gets the gateway's. Pages of the `origins` may send requests from a browser.
+
+        Raises `ConfigurationError` for text that cannot be an origin, and for all origins
+        without tokens.
         """
         self.client = client
         self.guard = guard
@@ -112,6 +117,9 @@ class Gateway:
                 for call in CALLS
                 for action in [HTTP[call.method, call.path]]
             ],
+            middleware=middleware(
+                check_origins(origins, has_tokens=bool(tokens)), {call.method for call in CALLS}
+            ),
             exception_handlers={404: _no_such_path, 405: _no_such_path},
         )
 
