@@ -40,7 +40,7 @@ from quire.gateway.telling import KafkaFigures, status_of
 from quire.gateway.tokens import Token, caller
 from quire.inspect import LogInfo
 from quire.log.leader.log import Log
-from quire.log.records.position import Appended, Position, Record
+from quire.log.records.position import Appended, Position, Record, RepeatedAppend
 from quire.places import Place, parse_place
 from quire.rights.calls import HTTP
 from quire.rights.guard import Guard
@@ -186,8 +186,13 @@ async def append(gateway: Gateway, request: Request) -> Response:
         gateway.quotas.charge(_client(request), Direction.APPEND, len(body), len(batch.records))
         async with gateway.owners.writer(_name(request)) as log:
             places = await _append(log, batch)
-    records = [{"offset": each.offset, "position": str(each.position)} for each in places]
-    return JSONResponse({"records": records, "next": str(places[-1].position.after)}, 201)
+    answer: dict[str, object] = {
+        "records": [{"offset": each.offset, "position": str(each.position)} for each in places],
+        "next": str(places[-1].position.after),
+    }
+    if batch.producer_sequence is not None:
+        answer["repeated"] = isinstance(places[0], RepeatedAppend)
+    return JSONResponse(answer, 201)
 
 
 async def _append(log: Log, batch: Submission) -> list[Appended]:
