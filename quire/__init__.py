@@ -9,7 +9,8 @@ this), `quire.sql` (SQL databases), `quire.testing` and `quire.spark`.
 from quire.aio.loops import run_async
 from quire.client import Client
 from quire.connection import connect
-from quire.election.election import Election, Leadership
+from quire.election.election import Election
+from quire.election.leadership import Leadership
 from quire.errors import QuireError
 from quire.log.leader.log import Log
 from quire.log.maintenance.cursor import Cursor

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 
 from quire.aio.home import at_home
 from quire.client_ledgers import LedgerClient
+from quire.election.leadership import Leadership
 from quire.leaving import OpenHandles, Stage
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.options import LedgerOptions
@@ -14,6 +15,7 @@ from quire.ledger.roster import BookieRoster
 from quire.log.directory import LogDirectory
 from quire.log.leader.log import Log
 from quire.log.maintenance.cursors import LogCursors
+from quire.log.maintenance.deletion import Takeover
 from quire.log.manifest.info import LogInfo, info_of
 from quire.log.manifest.options import LogOptions
 from quire.log.reading.bounds import EVERYTHING, Bounds
@@ -262,17 +264,23 @@ class LogClient(LedgerClient):
         """
         return await self._logs.tail(name, linearizable=linearizable, password=password)
 
-    def log_cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
+    def log_cursors(
+        self, name: str, *, password: bytes = b"", leadership: Leadership | None = None
+    ) -> LogCursors:
         """Return the named cursors of a log.
 
         Args:
             name: the log's name.
             password: the log's password; needed to read the log's present end.
+            leadership: of any election. The cursors are changed through the result only while it
+                lasts: afterwards each change raises `LeadershipLostError`.
 
         Returns:
             The cursors: create, move, list and delete them there.
+
+        Guarantees: docs/protocol.md, E6.
         """
-        return self._logs.cursors(name, password=password)
+        return self._logs.cursors(name, password=password, fence=leadership)
 
     async def create_log(self, name: str, options: Mapping[str, str] | None = None) -> LogInfo:
         """Create an empty log. `open_log` creates a missing log, too.
@@ -436,7 +444,12 @@ class LogClient(LedgerClient):
         await self._logs.trim(name, before, password=password, log_id=log_id)
 
     async def delete_log(
-        self, name: str, *, password: bytes = b"", forget_tiers: Collection[str] = ()
+        self,
+        name: str,
+        *,
+        password: bytes = b"",
+        forget_tiers: Collection[str] = (),
+        led: Log | None = None,
     ) -> None:
         """Delete a log with its ledgers, cursors and files.
 
@@ -444,9 +457,13 @@ class LogClient(LedgerClient):
             name: the log's name.
             password: the log's password.
             forget_tiers: URIs of lost tiers; their files stay.
+            led: the log as this program wrote it. Nothing is deleted once another leader has taken
+                the log over after it.
 
         Raises:
             NoSuchLogError: the log does not exist.
+            LogReplacedError: another log than `led` has the name.
+            ConflictError: the log was taken over after `led`.
             InvalidRequestError: `forget_tiers` names a place that is not a tier of the log.
             RetryError: a bookie, the store or a tier does not answer; call again.
 
@@ -454,4 +471,5 @@ class LogClient(LedgerClient):
 
         Guarantees: docs/protocol.md, D1 to D4.
         """
-        await self._logs.delete(name, password=password, forget_tiers=forget_tiers)
+        last = None if led is None else Takeover(led.log_id, led.epoch)
+        await self._logs.delete(name, password=password, forget_tiers=forget_tiers, last=last)

@@ -28,7 +28,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Final, TypeAlias
 
-from quire.election.election import Election, Leadership
+from quire.election.election import Election
+from quire.election.leadership import Leadership
 from quire.errors import (
     ConflictError,
     InvalidRequestError,

@@ -172,6 +172,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.scan",
         "quire.opening",
         "quire.log",
+        "quire.election.leadership",
         "quire.ledger",
         "quire.metastore",
     ),

@@ -80,6 +80,14 @@ def gateway() -> None:
     "as Authorization: Bearer TOKEN.",
 )
 @click.option(
+    "--allow-origin",
+    "origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Pages of this origin may use the gateway from a browser, such as "
+    "https://app.example.com; given several times. '*' needs --token-file.",
+)
+@click.option(
     "--insecure-network",
     is_flag=True,
     help="Accept that other machines reach --listen, which has no TLS. Needs --token-file.",
@@ -107,6 +115,7 @@ def serve(
     grpc_certificate: Path | None,
     grpc_key: Path | None,
     token_file: Path | None,
+    origins: tuple[str, ...],
     insecure_network: bool,
     limits: tuple[tuple[str, float], ...],
     logging: LogOutput,
@@ -135,7 +144,7 @@ def serve(
         *(grpc, grpc_advertise, grpc_certificate, grpc_key),
     )
     doors.check()
-    work = partial(_serve, settings, doors, insecure_network, tokens, bounds)
+    work = partial(_serve, settings, doors, insecure_network, tokens, origins, bounds)
     run(lambda: until_orphaned(work()) if exit_with_parent else work())
 
 
@@ -166,6 +175,7 @@ async def _serve(
     doors: Doors,
     insecure_network: bool,
     tokens: tuple[Token, ...],
+    origins: tuple[str, ...],
     limits: GatewayLimits,
 ) -> None:
     from quire.gateway.server import serve_gateway
@@ -188,6 +198,7 @@ async def _serve(
         **ports,
         insecure_network=insecure_network,
         tokens=tokens,
+        origins=origins,
         limits=limits,
         on_ready=announce,
         tls=settings.tls,

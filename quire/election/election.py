@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from quire.aio.backoff import Backoff
 from quire.aio.home import Home, at_home
@@ -40,6 +40,7 @@ from quire.election.ballot import (
     next_term,
     queue,
 )
+from quire.election.leadership import Leadership
 from quire.errors import (
     ConflictError,
     HandleClosedError,
@@ -51,6 +52,7 @@ from quire.errors import (
     RetryError,
     SessionExpiredError,
 )
+from quire.metastore.changes import Check
 from quire.metastore.cluster import adopted_incarnation
 from quire.metastore.layout import (
     election_candidate_prefix,
@@ -77,88 +79,6 @@ class Leader:
 
     candidate: str
     epoch: int
-
-
-NameHeir: TypeAlias = Callable[[Term, str | None], Awaitable[bool]]
-
-
-class Leadership:
-    """One candidate's time in office."""
-
-    def __init__(self, election: str, term: Term, session: Session, name_heir: NameHeir) -> None:
-        self._election = election
-        self._name_heir = name_heir
-        self._term = term
-        self._session = session
-        self._lost = asyncio.Event()
-
-    def __repr__(self) -> str:
-        state = "lost" if self.is_lost else "leads"
-        return f"<Leadership of {self._election!r} epoch {self.epoch}, {state}>"
-
-    @property
-    def candidate(self) -> str:
-        """The candidate that leads, as it named itself."""
-        return self._term.candidate
-
-    @property
-    def epoch(self) -> int:
-        """Greater than the epoch of every leader before: pass it on as a fencing token."""
-        return self._term.epoch
-
-    @property
-    def _place(self) -> Place:
-        """The candidate's record in the queue."""
-        return self._term.place
-
-    @property
-    def is_lost(self) -> bool:
-        """True once this leadership is known to be over."""
-        return self._lost.is_set() or self._session.expired
-
-    async def wait_lost(self) -> None:
-        """Return when this leadership is known to be over: step down then.
-
-        Raises:
-            Nothing: the loss is the result.
-
-        Cancellation: ends the waiting only.
-        """
-        await self._lost.wait()
-
-    async def hand_over(self, candidate: str | None = None) -> bool:
-        """Name the candidate to follow when this leadership ends.
-
-        Nothing ends yet: close the resources to hand over, then leave the block of `Election.lead`.
-
-        Args:
-            candidate: a name that a candidate gave; None for the next in the queue.
-
-        Returns:
-            False if no such candidate stands. Then the first in the queue follows, as without this
-            call.
-
-        Raises:
-            LeadershipLostError: this leadership is over.
-            StoreUnavailableError: the metadata store does not answer.
-
-        Cancellation: the candidate may be named.
-        """
-        self.check()
-        return await self._name_heir(self._term, candidate)
-
-    def check(self) -> None:
-        """Check that this leadership is not known to be over.
-
-        Raises:
-            LeadershipLostError: it is over.
-        """
-        if self.is_lost:
-            raise LeadershipLostError(self._election, f"epoch {self.epoch} is over")
-
-    def _end(self) -> None:
-        """Wake the tasks that wait for the end. Called by the election."""
-        self._lost.set()
 
 
 @at_home
@@ -239,7 +159,7 @@ class Election:
             self._stands -= 1
             await _close(session)
             raise HandleClosedError(self._title)
-        leadership = Leadership(self.name, term, session, self._name_heir)
+        leadership = Leadership(self.name, term, session, self)
         self._terms[leadership] = session
         self._meter.elected(self.name)
         guard = asyncio.create_task(self._guard(session, leadership), name=f"guard of {self.name}")
@@ -428,15 +348,25 @@ class Election:
 
     async def _name_heir(self, term: Term, candidate: str | None) -> bool:
         """Write a successor into our own term; False without a candidate to name."""
-        last, version = await self._read_term()
-        if last is None or last.token != term.token:
-            raise LeadershipLostError(self.name, f"epoch {term.epoch} is over")
+        last, version = await self._own_term(term)
         for place in queue(await self._store.children(self._queue_path)):
             if place == term.place:
                 continue
             if candidate is None or await self._candidate_at(place) == candidate:
                 return await self._write_term(replace(last, successor=place), version)
         return False
+
+    async def _unchanged(self, term: Term) -> Check:
+        """Return what fails once a later leader is in office."""
+        _, version = await self._own_term(term)
+        return Check(self._epoch_path, version)
+
+    async def _own_term(self, term: Term) -> tuple[Term, int]:
+        """Return a term as it is recorded, and the version. Raises `LeadershipLostError`."""
+        last, version = await self._read_term()
+        if last is None or version is None or last.token != term.token:
+            raise LeadershipLostError(self.name, f"epoch {term.epoch} is over")
+        return last, version
 
     async def _candidate_at(self, place: Place) -> str | None:
         path = f"{self._queue_path}/{place}"

@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,8 +21,10 @@ from quire.gateway.answers import ElsewhereError, GatewayError, answer_to
 from quire.gateway.bodies import (
     BYTES,
     EVENTS,
+    JSON,
     LINES,
     Submission,
+    appended,
     lines_of,
     parse_json,
     parse_submission,
@@ -32,7 +33,7 @@ from quire.gateway.bodies import (
 from quire.gateway.consumers import Consumers
 from quire.gateway.elections import check_log
 from quire.gateway.limits import Admission, GatewayLimits
-from quire.gateway.metered import GatewayMeter
+from quire.gateway.metered import NO_ANSWER, GatewayMeter
 from quire.gateway.owners import Owners
 from quire.gateway.quotas import Direction, Quotas, client_of
 from quire.gateway.reads import paced, read_page, stream_events
@@ -40,7 +41,7 @@ from quire.gateway.telling import KafkaFigures, status_of
 from quire.gateway.tokens import Token, caller
 from quire.inspect import LogInfo
 from quire.log.leader.log import Log
-from quire.log.records.position import Appended, Position, Record
+from quire.log.records.position import Appended, Position, Record, RepeatedAppend
 from quire.places import Place, parse_place
 from quire.rights.calls import HTTP
 from quire.rights.guard import Guard
@@ -57,9 +58,11 @@ with needed_for("quire gateway", "gateway"):
     from starlette.routing import Route
 
     from quire.gateway.calls import HttpCall
+    from quire.gateway.counted import CountedBody
     from quire.gateway.durable.calls import STREAM_CALLS
     from quire.gateway.durable.streams import Streams
     from quire.gateway.metrics import figures_of
+    from quire.gateway.origins import check_origins, middleware
 
 LIMIT: Final = 1000
 """Records of a read that names no limit."""
@@ -84,10 +87,14 @@ class Gateway:
         tokens: tuple[Token, ...] = (),
         guard: Guard | None = None,
         registry: CollectorRegistry | None = None,
+        origins: Sequence[str] = (),
     ) -> None:
         """Requests need one of the `tokens`, if there is any. The guard knows the rights of their
         holders; without it each may do everything. `registry` has the figures of the client, and
-        gets the gateway's.
+        gets the gateway's. Pages of the `origins` may send requests from a browser.
+
+        Raises `ConfigurationError` for text that cannot be an origin, and for all origins
+        without tokens.
         """
         self.client = client
         self.guard = guard
@@ -99,6 +106,7 @@ class Gateway:
         self.meter = GatewayMeter()
         self.consumers = Consumers()
         self.kafka = KafkaFigures()
+        self._time = asyncio.get_running_loop().time
         self.begun = _now()
         self.quotas = Quotas(limits, _now)
         self.streams = Streams(client, owners, limits.wait_seconds, time.time)
@@ -112,13 +120,19 @@ class Gateway:
                 for call in CALLS
                 for action in [HTTP[call.method, call.path]]
             ],
+            middleware=middleware(
+                check_origins(origins, has_tokens=bool(tokens)), {call.method for call in CALLS}
+            ),
             exception_handlers={404: _no_such_path, 405: _no_such_path},
         )
 
     async def _answer(self, call: HttpCall, action: Action | None, request: Request) -> Response:
-        with self.meter.timed(call.handler.__name__) as status:
+        begun, status = self._time(), NO_ANSWER
+        try:
             response = await self._respond(call, action, request)
-            status.append(response.status_code)
+            status = response.status_code
+        finally:
+            self.meter.answered(call.handler.__name__, str(status), self._time() - begun)
         return response
 
     async def _respond(self, call: HttpCall, action: Action | None, request: Request) -> Response:
@@ -155,31 +169,24 @@ class Gateway:
         identity: Identity = request.state.identity
         return self.guard is None or self.guard.may(identity, action, log)
 
-    @asynccontextmanager
-    async def body(self, request: Request) -> AsyncIterator[bytes]:
-        """Have the whole body in the block, counted in what is under way."""
-        parts: list[bytes] = []
-        size = 0
-        try:
-            async for part in request.stream():
-                self.admission.take(len(part), size + len(part))
-                size += len(part)
-                parts.append(part)
-            yield b"".join(parts)
-        finally:
-            self.admission.give_back(size)
+    def body(self, request: Request) -> CountedBody:
+        """Have the whole body in an `async with` block, counted in what is under way."""
+        return CountedBody(self.admission, request.receive)
 
 
 async def append(gateway: Gateway, request: Request) -> Response:
     """Append the records of the body, and answer once they are certain."""
-    gateway.quotas.check(_client(request), Direction.APPEND)
+    client = _client(request)
+    gateway.quotas.check(client, Direction.APPEND)
     async with gateway.body(request) as body:
         batch = parse_submission(request.headers.get("content-type", ""), body)
-        gateway.quotas.charge(_client(request), Direction.APPEND, len(body), len(batch.records))
+        gateway.quotas.charge(client, Direction.APPEND, len(body), len(batch.records))
         async with gateway.owners.writer(_name(request)) as log:
             places = await _append(log, batch)
-    records = [{"offset": each.offset, "position": str(each.position)} for each in places]
-    return JSONResponse({"records": records, "next": str(places[-1].position.after)}, 201)
+    is_repeated = None
+    if batch.producer_sequence is not None:
+        is_repeated = isinstance(places[0], RepeatedAppend)
+    return Response(appended(places, is_repeated), 201, media_type=JSON)
 
 
 async def _append(log: Log, batch: Submission) -> list[Appended]:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from quire.errors import InvalidRequestError
 from quire.log.records.attribute_json import ATTRIBUTE_FIELDS, attribute_fields, new_record
 from quire.log.records.attributes import Appendable
-from quire.log.records.position import Record
+from quire.log.records.position import Appended, Record
 from quire.log.records.producers import ProducerSequence
 from quire.places import iso_time
 
@@ -117,18 +117,20 @@ def parse_json(text: bytes) -> Any:
 def parse_record(value: object) -> Appendable:
     """Return a record in JSON. Raises `InvalidRequestError`."""
     if isinstance(value, str):
-        value = {"value": value}
+        return _payload("value", value)
     if not isinstance(value, Mapping):
         raise _no_record(value)
+    if len(value) == 1:  # most have no more than a payload
+        ((form, content),) = value.items()
+        return _payload(form, content)
     payload = {name: value[name] for name in value if name not in ATTRIBUTE_FIELDS}
-    data = _payload(payload)
-    return data if len(payload) == len(value) else new_record(data, value)
+    if len(payload) != 1:
+        raise _no_record(payload)
+    ((form, content),) = payload.items()
+    return new_record(_payload(form, content), value)
 
 
-def _payload(value: Mapping[str, object]) -> bytes:
-    if len(value) != 1:
-        raise _no_record(value)
-    ((form, content),) = value.items()
+def _payload(form: str, content: object) -> bytes:
     try:
         if form == "json":
             return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
@@ -137,8 +139,8 @@ def _payload(value: Mapping[str, object]) -> bytes:
         if form == "base64" and isinstance(content, str):
             return base64.b64decode(content, validate=True)
     except (UnicodeEncodeError, binascii.Error, ValueError) as error:
-        raise InvalidRequestError(f"record {str(value)[:60]!r}: {error}") from None
-    raise _no_record(value)
+        raise InvalidRequestError(f"record {str({form: content})[:60]!r}: {error}") from None
+    raise _no_record({form: content})
 
 
 def _no_record(value: object) -> InvalidRequestError:
@@ -175,6 +177,17 @@ def _producer(value: object) -> ProducerSequence | None:
             f'producer {str(value)[:60]!r} must be {{"id": "name", "sequence": 7}}'
         )
     return ProducerSequence(value["id"], value["sequence"])
+
+
+def appended(places: Sequence[Appended], is_repeated: bool | None = None) -> bytes:
+    """Return the answer to an append, as JSON. Whether it is repeated is told unless it is None.
+
+    The text is put together here: an object for each record would be made only to be written.
+    """
+    rows = [f'{{"offset":{offset},"position":"{position}"}}' for position, offset in places]
+    more = "" if is_repeated is None else f',"repeated":{"true" if is_repeated else "false"}'
+    last = places[-1].position.after
+    return f'{{"records":[{",".join(rows)}],"next":"{last}"{more}}}'.encode()
 
 
 def record_fields(record: Record) -> dict[str, object]:

@@ -52,5 +52,11 @@ class GatewayMeter:
         try:
             yield status
         finally:
-            answered = AnsweredCall(call, str(status[0] if status else NO_ANSWER))
-            self.requests.setdefault(answered, Durations()).add(now() - begun)
+            self.answered(call, str(status[0] if status else NO_ANSWER), now() - begun)
+
+    def answered(self, call: str, status: str, seconds: float) -> None:
+        """Count a request by its answer."""
+        found = self.requests.get(AnsweredCall(call, status))
+        if found is None:
+            found = self.requests[AnsweredCall(call, status)] = Durations()
+        found.add(seconds)

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 
 from quire.aio.tasks import Tasks, first_of
 from quire.aio.timing import time_limit
@@ -82,9 +82,8 @@ class Owners:
         """Return the logs that this gateway writes, and since when in the loop's time."""
         return {name: self._owned[name].led_at for name in self.written()}
 
-    @asynccontextmanager
-    async def writer(self, name: str) -> AsyncIterator[Log]:
-        """Have the log's writer in the block; it is not given up meanwhile.
+    def writer(self, name: str) -> OwnedWriter:
+        """Have the log's writer in an `async with` block; it is not given up meanwhile.
 
         Raises:
             ElsewhereError: another gateway writes the log.
@@ -94,16 +93,7 @@ class Owners:
             InvalidRequestError: no gateway writes a log of this name.
             QuireError: the log cannot be taken over; the errors of `Client.open_log`.
         """
-        check_log(name)
-        owned = await self._own(name)
-        owned.uses += 1
-        owned.touched.set()
-        try:
-            assert owned.log is not None, "it was waited for"
-            yield owned.log
-        finally:
-            owned.uses -= 1
-            owned.touched.set()
+        return OwnedWriter(self._own, name)
 
     async def _own(self, name: str) -> _LedLog:
         owned = self._owned.get(name)
@@ -223,6 +213,34 @@ class Owners:
             owned.touched.set()
             owned.stand_down()
         await self._tasks.join()
+
+
+class OwnedWriter:
+    """A block that has a log's writer: without the generator of a context manager, because each
+    request of each client has one.
+    """
+
+    __slots__ = ("_name", "_own", "_owned")
+
+    def __init__(self, own: Callable[[str], Awaitable[_LedLog]], name: str) -> None:
+        self._own = own
+        self._name = name
+        self._owned: _LedLog | None = None
+
+    async def __aenter__(self) -> Log:
+        """Return the writer. Raises as `Owners.writer`."""
+        check_log(self._name)
+        owned = self._owned = await self._own(self._name)
+        owned.uses += 1
+        owned.touched.set()
+        assert owned.log is not None, "it was waited for"
+        return owned.log
+
+    async def __aexit__(self, *_: object) -> None:
+        owned = self._owned
+        assert owned is not None, "it was entered"
+        owned.uses -= 1
+        owned.touched.set()
 
 
 class _LedLog:

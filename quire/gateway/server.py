@@ -47,6 +47,7 @@ async def serve_gateway(
     insecure_network: bool = False,
     advertise: str | None = None,
     tokens: tuple[Token, ...] = (),
+    origins: Sequence[str] = (),
     limits: GatewayLimits | None = None,
     options: LogOptions | None = None,
     on_ready: Callable[[GatewayPlace], None] | None = None,
@@ -68,6 +69,8 @@ async def serve_gateway(
         insecure_network: accept an address that other machines reach. It needs tokens.
         advertise: the URL that other gateways send clients to; by default `http://host:port`.
         tokens: a request needs one of them, if there is any, and has the rights of its holder.
+        origins: pages of these origins may use the gateway from a browser, such as
+            `https://app.example.com`; `*` stands for all, and needs tokens.
         limits: how much may be under way.
         options: options of the logs that this gateway writes.
         on_ready: called with the addresses once requests are answered.
@@ -84,7 +87,7 @@ async def serve_gateway(
 
     Raises:
         ConfigurationError: the address cannot be used, or needs consent, tokens or `advertise`; or
-            the certificate cannot be used.
+            the certificate or an origin cannot be used.
         QuireError: the errors of `connect`.
     """
     limits = limits or GatewayLimits()
@@ -109,7 +112,7 @@ async def serve_gateway(
         client = await stack.enter_async_context(connect(store, metrics=registry, tls=tls))
         guard = await stack.enter_async_context(_guarding(store, place.url))
         owners = Owners(client, place.url, limits, options, place.kafka, place.grpc)
-        gateway = Gateway(client, owners, limits, tokens, guard, registry)
+        gateway = Gateway(client, owners, limits, tokens, guard, registry, origins)
         endings = [owners.close]
         if door is None:
             presence = GatewayPresence(client, place)

@@ -15,7 +15,7 @@ from quire.log.leader.producer_state import Restoration
 from quire.log.leader.takeover import TakeOver
 from quire.log.leader.traced import kind_of_log
 from quire.log.maintenance.cursors import LogCursors
-from quire.log.maintenance.deletion import Attachment, delete_log
+from quire.log.maintenance.deletion import Attachment, Takeover, delete_log
 from quire.log.maintenance.ingest import Ingest
 from quire.log.maintenance.offload import Offload, gc_each
 from quire.log.maintenance.orphans import find_unlisted, rebuild_log
@@ -43,6 +43,7 @@ from quire.log.records.position import BEGINNING, LATEST, AtCursor, Position, St
 from quire.log.segment_store.ledgers import LedgerSegments
 from quire.log.segment_store.port import SegmentStore
 from quire.metastore.cluster import Level
+from quire.metastore.fence import Fence
 from quire.metastore.layout import LOGS
 from quire.metastore.store import MetadataStore
 from quire.metrics.meter import SILENT_METER, ClientMeter, timed
@@ -260,12 +261,12 @@ class LogDirectory:
 
         return await look(lambda: self._find_living(name), find)
 
-    def cursors(self, name: str, *, password: bytes = b"") -> LogCursors:
-        """Return the named cursors of a log. The password is needed to find the end of the log and
-        to count the lag of the cursors.
-        """
+    def cursors(
+        self, name: str, *, password: bytes = b"", fence: Fence | None = None
+    ) -> LogCursors:
+        """See `Client.log_cursors`."""
         opener = self._opener(name, password)
-        return LogCursors(self._store, self._record(name), opener, self._clock)
+        return LogCursors(self._store, self._record(name), opener, self._clock, fence)
 
     def _opener(self, name: str, password: bytes, keyring: Keyring | None = None) -> OpenSegment:
         return partial(
@@ -428,18 +429,17 @@ class LogDirectory:
         await trim_log(self._record(name), self._segments, before, opener, log_id)
 
     async def delete(
-        self, name: str, *, password: bytes = b"", forget_tiers: Collection[str] = ()
+        self,
+        name: str,
+        *,
+        password: bytes = b"",
+        forget_tiers: Collection[str] = (),
+        last: Takeover | None = None,
     ) -> None:
-        """Delete a log with everything in it. A leader is deposed, readers get `NoSuchLogError`.
-
-        Its cursors, its jobs, its files and the snapshots of a service go with it; files in
-        `forget_tiers` stay. Can be repeated after a failure. Raises `NoSuchLogError`,
-        `InvalidRequestError` for a place that is not a tier of the log, `ColdTierError` for one
-        that does not answer, and errors of recovery.
-        """
+        """See `Client.delete_log`. With `last` only while that is the log's last takeover."""
         record, cursors, ingest = self._record(name), self.cursors(name), self.ingest(name)
-        attached = self._attachments(name)
-        await delete_log(record, self._segments, cursors, ingest, password, attached, forget_tiers)
+        given = password, self._attachments(name), forget_tiers, last
+        await delete_log(record, self._segments, cursors, ingest, *given)
 
     async def rebuild(
         self, name: str, *, password: bytes = b"", log_id: str | None = None

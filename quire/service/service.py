@@ -26,7 +26,8 @@ from typing import Final, Generic, Self, TypeVar
 
 from quire.aio.tasks import first_of, stop
 from quire.aio.timing import time_limit
-from quire.election.election import Election, Leader, Leadership
+from quire.election.election import Election, Leader
+from quire.election.leadership import Leadership
 from quire.entry import as_bytes
 from quire.errors import (
     ConflictError,

@@ -35,9 +35,6 @@ PAUSES: Final = Backoff(first=0.2, last=5.0)
 ANSWER_SECONDS: Final = 60.0
 """A gateway that is silent for so long is taken for dead; it takes a log over in ten."""
 
-END_SECONDS: Final = 5.0
-"""The end of a log is asked for so long. Without it a task reads all its chunks back."""
-
 REDIRECTS_MAX: Final = 5
 """Redirects without a pause: two gateways that hand a log over may name each other."""
 
@@ -67,6 +64,15 @@ class GatewayAnswer(NamedTuple):
     headers: Mapping[str, str]
     """By names in lower case."""
     body: bytes
+
+
+class SentRecords(NamedTuple):
+    """The place of a chunk in the log."""
+
+    offset: int
+    """Of its first record; the others follow."""
+    is_repeated: bool
+    """Whether it was there before this request."""
 
 
 class Transport(Protocol):
@@ -188,8 +194,8 @@ class Asking:
         if gateways.token:
             self._headers["Authorization"] = f"Bearer {gateways.token}"
 
-    def append(self, body: bytes) -> list[int]:
-        """Append a chunk that has a number, and return the offsets of its records.
+    def append(self, body: bytes) -> SentRecords:
+        """Append a chunk that has a number, and return where its records are.
 
         Raises:
             GatewayUnavailableError: the time is over, and nothing happened.
@@ -197,23 +203,13 @@ class Asking:
             PassedError: the log has later numbers, and no longer knows this one.
             GatewayRefusedError: the gateway refuses the request.
         """
-        return [each["offset"] for each in self._ask("POST", "/records", body)["records"]]
+        answer = self._ask("POST", "/records", body)
+        # A gateway of an older version does not tell: what it has is compared.
+        return SentRecords(answer["records"][0]["offset"], answer.get("repeated", True))
 
-    def end(self) -> int | None:
-        """Return an offset after every record that is certain now; 0 if there is no log yet.
-
-        None if the end is undecided: a leader is gone, and the next append will decide it. Raises
-        `GatewayRefusedError`.
-        """
-        seconds = min(END_SECONDS, self._gateways.seconds)
-        try:
-            found: int = self._ask("GET", "/end?linearizable=true", seconds=seconds)["offset"]
-        except GatewayUnavailableError:
-            return None
-        except GatewayRefusedError as error:
-            if error.code == "not_found":
-                return 0
-            raise
+    def end(self) -> int:
+        """Return an offset after every record that is certain now. Raises as `append`."""
+        found: int = self._ask("GET", "/end?linearizable=true")["offset"]
         return found
 
     def read(self, offset: int, records: int) -> list[Mapping[str, Any]]:
@@ -228,11 +224,9 @@ class Asking:
             found += page
         return found
 
-    def _ask(
-        self, method: str, path: str, body: bytes | None = None, *, seconds: float | None = None
-    ) -> Any:
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
         target = f"/v1/logs/{quote(self._gateways.log, safe='')}{path}"
-        deadline = self._clock() + (seconds or self._gateways.seconds)
+        deadline = self._clock() + self._gateways.seconds
         failures = redirects = 0
         is_unknown = False
         while True:

@@ -120,9 +120,33 @@ def body_of(records: Sequence[Fields], producer: str, place: ChunkNumber) -> byt
     return json.dumps({"records": records, "producer": terms}, ensure_ascii=False).encode()
 
 
+def only_fields(record: Fields) -> Fields:
+    """Return the fields of a record in the log that a row has, too."""
+    return {name: record[name] for name in _FIELDS if name in record}
+
+
 def difference(ours: Sequence[Fields], theirs: Sequence[Fields]) -> int | None:
     """Return the first place in which records of the log differ from a chunk's, if there is any."""
     for at, (our, their) in enumerate(zip(ours, theirs, strict=True)):
-        if our != {name: their[name] for name in _FIELDS if name in their}:
+        if our != only_fields(their):
             return at
     return None
+
+
+class ChunkSearch:
+    """Looks for a chunk among the records of a log, which come a page at a time."""
+
+    def __init__(self, chunk: Sequence[Fields]) -> None:
+        self._chunk = list(chunk)
+        self._last: list[Fields] = []
+        """Records that the chunk may begin with."""
+
+    def find(self, page: Iterable[Fields]) -> int | None:
+        """Return how many records of the page are after the chunk, None if it has not come."""
+        seen = self._last + [only_fields(each) for each in page]
+        size = len(self._chunk)
+        for at in range(len(seen) - size + 1):
+            if seen[at] == self._chunk[0] and seen[at : at + size] == self._chunk:
+                return len(seen) - at - size
+        self._last = seen[max(0, len(seen) - size + 1) :] if size > 1 else []
+        return None

@@ -4,9 +4,11 @@ Each task sends its rows in chunks (chunks.py), one after the other, to the gate
 log. A chunk has a producer and a number, so a task that fails, runs twice or is repeated writes
 each chunk once. Readers see a chunk as soon as it is certain: a write that fails has written some.
 
-A gateway compares how many records a repeated chunk has, but not which. So a task asks for the end
-of the log before its first chunk. A chunk that is answered with an older offset was written by an
-earlier attempt, and the task reads it back and compares it with its own rows.
+A gateway compares how many records a repeated chunk has, but not which. Its answer tells whether
+the chunk was there before. If so, another attempt wrote it, earlier or at the same time, and the
+task reads the chunk back and compares it with its own rows. The log knows the places of a
+producer's last chunks only. An attempt that another one outruns looks for its chunks in the log,
+from the last place that it knows.
 
 Not here: whole jobs or nothing (writer.py).
 """
@@ -16,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -30,7 +32,10 @@ from quire.log.records.arrow_rows import rows_of
 from quire.spark.asking_gateways import Asking, Connections, Gateways, PassedError, parse_gateways
 from quire.spark.chunks import (
     BATCH_MAX,
+    CHUNK_RECORDS,
     ChunkNumber,
+    ChunkSearch,
+    Fields,
     Row,
     body_of,
     cut,
@@ -106,6 +111,13 @@ class SentChunks(WriterCommitMessage):
     """Chunks that an earlier attempt wrote."""
 
 
+class _SeenLog(NamedTuple):
+    """The log when an attempt began: its end, and the last chunk before the end."""
+
+    end: int
+    chunk: int
+
+
 class ChunkSender:
     """Sends the chunks of one task."""
 
@@ -115,45 +127,84 @@ class ChunkSender:
         self._job = options.job
         self._producer = producer
         self._batch = batch
+        self._after: int | None = None
+        """The offset after the last chunk, if the place of that is known: the next one is there or
+        later, whichever attempt writes it.
+        """
+        self._before: _SeenLog | None = None
 
     def send(self, rows: Iterable[Row]) -> SentChunks:
         """Write rows, and return once they are certain.
 
         Raises:
-            RowsChangedError: an earlier attempt wrote other rows, or the job has come further.
+            RowsChangedError: another attempt wrote other rows, or the job has come further.
             QuireError: the errors of `Asking.append`.
         """
-        end: int | None = None
         records = chunks = repeated = 0
         for chunk in cut(rows):
-            if not chunks:
-                end = self._asking.end()
-            repeated += self._send_chunk(ChunkNumber(self._batch, chunks), chunk, end)
+            repeated += self._send_chunk(ChunkNumber(self._batch, chunks), chunk)
             records, chunks = records + len(chunk), chunks + 1
         return SentChunks(self._batch, records, chunks, repeated)
 
-    def _send_chunk(self, number: ChunkNumber, rows: Sequence[Row], end: int | None) -> bool:
-        """Return whether an earlier attempt wrote the chunk, as far as the end of then tells."""
+    def _send_chunk(self, number: ChunkNumber, rows: Sequence[Row]) -> bool:
+        """Return whether another attempt wrote the chunk."""
         fields = [fields_of(row) for row in rows]
+        body = body_of(fields, self._producer, number)
         try:
-            offsets = self._asking.append(body_of(fields, self._producer, number))
+            sent = self._asking.append(body)
         except PassedError as error:
-            self._check_passed(number, ChunkNumber.of(error.last))
+            self._check_batch(number, error)
+            self._compare_passed(number, fields, body)
             return True
-        if end is not None and offsets[0] >= end:
-            return False
-        written = self._asking.read(offsets[0], len(rows))
-        at = difference(fields, written)
-        if at is not None:
-            raise self._changed(f"row {at} of chunk {number.chunk} is not at offset {offsets[at]}")
-        return end is not None
+        if sent.is_repeated:
+            at = difference(fields, self._asking.read(sent.offset, len(rows)))
+            if at is not None:
+                offset = sent.offset + at
+                raise self._changed(f"row {at} of chunk {number.chunk} is not at offset {offset}")
+        self._after = sent.offset + len(rows)
+        return sent.is_repeated
 
-    def _check_passed(self, number: ChunkNumber, last: ChunkNumber) -> None:
-        """An earlier attempt sent its chunks in order: it wrote all up to its last one."""
+    def _check_batch(self, number: ChunkNumber, error: PassedError) -> int:
+        """Return the last chunk that was sent. All before it are there: each attempt sends its
+        chunks in order.
+        """
+        last = ChunkNumber.of(error.last)
         if last.batch != number.batch:
             raise self._changed(
                 f"the job has come to number {last.batch}, and this is number {number.batch}"
             )
+        return last.chunk
+
+    def _compare_passed(self, number: ChunkNumber, fields: Sequence[Fields], body: bytes) -> None:
+        """Compare a chunk after the log forgot its place, if that can be found."""
+        if self._after is None:
+            if self._before is None:
+                self._before = self._look_back(number, body)
+            if number.chunk <= self._before.chunk:
+                return
+            self._after = self._before.end
+        self._after = self._find(number, fields, self._after)
+
+    def _look_back(self, number: ChunkNumber, body: bytes) -> _SeenLog:
+        """Return what was there when this attempt began: it begins with a chunk that is passed."""
+        end = self._asking.end()
+        try:
+            self._asking.append(body)
+        except PassedError as error:
+            return _SeenLog(end, self._check_batch(number, error))
+        raise AssertionError("numbers grow: what the log has passed stays passed")
+
+    def _find(self, number: ChunkNumber, fields: Sequence[Fields], start: int) -> int:
+        """Return the offset after a chunk, which another attempt has written after `start`."""
+        end, search = self._asking.end(), ChunkSearch(fields)
+        at = start
+        while at < end:
+            page = self._asking.read(at, min(CHUNK_RECORDS, end - at))
+            at += len(page)
+            left = search.find(page)
+            if left is not None:
+                return at - left
+        raise self._changed(f"chunk {number.chunk} is not between offsets {start} and {end}")
 
     def _changed(self, reason: str) -> RowsChangedError:
         return RowsChangedError(self._log, self._job, reason)

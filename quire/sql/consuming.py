@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from quire.client import SESSION_SECONDS, Client
-from quire.election.election import Leadership
+from quire.election.leadership import Leadership
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Record, Start
 from quire.sql.adapters import async_target

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from quire.aio.tasks import Tasks, stop
-from quire.election.election import Leadership
+from quire.election.leadership import Leadership
 from quire.errors import ConfigurationError
 from quire.log.reading.reader import LogReader
 from quire.log.records.position import Record

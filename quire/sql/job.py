@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from quire.aio.backoff import Backoff
 from quire.client import SESSION_SECONDS, Client
-from quire.election.election import Leadership
+from quire.election.leadership import Leadership
 from quire.errors import (
     ConfigurationError,
     LeadershipLostError,

@@ -33,7 +33,7 @@ from quire.service import Application, ServiceOptions
 from quire.service.service import R
 from quire.sync.cursors import SyncLogCursors
 from quire.sync.directory import SyncLogDirectory
-from quire.sync.elections import SyncElection
+from quire.sync.elections import SyncElection, SyncLeadership
 from quire.sync.leading import SyncLeadingLog
 from quire.sync.ledgers import SyncLedgerReader, SyncLedgerWriter
 from quire.sync.logs import SyncLog, SyncLogReader
@@ -283,9 +283,13 @@ class SyncClient:
         work = self._client.log_end(name, linearizable=linearizable, password=password)
         return self._portal.call(work)
 
-    def log_cursors(self, name: str, *, password: bytes = b"") -> SyncLogCursors:
+    def log_cursors(
+        self, name: str, *, password: bytes = b"", leadership: SyncLeadership | None = None
+    ) -> SyncLogCursors:
         """See `Client.log_cursors`."""
-        return SyncLogCursors(self._portal, self._client.log_cursors(name, password=password))
+        led = None if leadership is None else leadership._leadership
+        cursors = self._client.log_cursors(name, password=password, leadership=led)
+        return SyncLogCursors(self._portal, cursors)
 
     def list_logs(self) -> list[str]:
         """See `Client.list_logs`."""
@@ -331,11 +335,18 @@ class SyncClient:
         self._portal.call(self._client.trim_log(name, before, password=password, log_id=log_id))
 
     def delete_log(
-        self, name: str, *, password: bytes = b"", forget_tiers: Collection[str] = ()
+        self,
+        name: str,
+        *,
+        password: bytes = b"",
+        forget_tiers: Collection[str] = (),
+        led: SyncLog | None = None,
     ) -> None:
         """See `Client.delete_log`."""
-        client = self._client
-        self._portal.call(client.delete_log(name, password=password, forget_tiers=forget_tiers))
+        written = None if led is None else led._log
+        self._portal.call(
+            self._client.delete_log(name, password=password, forget_tiers=forget_tiers, led=written)
+        )
 
     def election(
         self, name: str, candidate: str | None = None, *, session_timeout: float = SESSION_SECONDS

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from quire.election.election import Election, Leader, Leadership
+from quire.election.election import Election, Leader
+from quire.election.leadership import Leadership
 from quire.sync.portal import Portal
 from quire.sync.twins import twin_of
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from quire import sql
 from quire.client import SESSION_SECONDS
-from quire.election.election import Leadership
+from quire.election.leadership import Leadership
 from quire.log.manifest.options import LogOptions
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING, Record, Start

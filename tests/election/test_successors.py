@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from quire.election.ballot import Standing, Term, Verdict, decode_term, encode_term, judge
-from quire.election.election import Leadership
+from quire.election.leadership import Leadership
 from quire.errors import LeadershipLostError
 from quire.metastore.layout import election_epoch_path
 from quire.metastore.memory import MemoryStore
@@ -41,11 +41,9 @@ def test_the_named_successor_follows_while_it_stands(
 def test_a_leadership_is_lost_with_its_session_before_any_task_runs() -> None:
     """A guard that is scheduled and has not run yet must not let one more command through."""
 
-    async def name_none(term: Term, candidate: str | None) -> bool:
-        return False
-
     session = SimpleNamespace(expired=False)
-    leadership = Leadership(NAME, TERM, cast("Session", session), name_none)
+    election = make_election(MemoryStore(), "anna")
+    leadership = Leadership(NAME, TERM, cast("Session", session), election)
     leadership.check()
     session.expired = True
     assert leadership.is_lost

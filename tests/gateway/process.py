@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,8 +25,17 @@ class Addresses(NamedTuple):
 class GatewayProcess:
     """One gateway. Ports that are named stay the same after a new start."""
 
-    def __init__(self, store: str, log: Path, ports: tuple[int, int, int] = (0, 0, 0)) -> None:
-        """`ports` are of HTTP, of Kafka's clients and of gRPC; 0 takes a free one."""
+    def __init__(
+        self,
+        store: str,
+        log: Path,
+        ports: tuple[int, int, int] = (0, 0, 0),
+        options: Sequence[str] = (),
+    ) -> None:
+        """`ports` are of HTTP, of Kafka's clients and of gRPC; 0 takes a free one. `options` are
+        further words of the command.
+        """
+        self._options = options
         self._store = store
         self._log = log
         self._ports = ports
@@ -41,6 +51,7 @@ class GatewayProcess:
         words.append(self._store)
         for protocol, port in zip(PROTOCOLS, self._ports, strict=True):
             words += [f"--{protocol}", f"127.0.0.1:{port}"]
+        words += self._options
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None

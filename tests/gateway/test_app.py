@@ -138,11 +138,25 @@ async def test_a_repeated_request_with_a_producer_is_written_once(cluster: Memor
         stamp = {"id": "shop", "sequence": 1}
         first = await one.append("a", producer=stamp)
         again = await one.append("a", producer=stamp)
-        assert first.json() == again.json()
+        assert first.json() | {"repeated": True} == again.json()
+        assert first.json()["repeated"] is False
         assert await one.read() == ["a"]
         late = await one.append("b", producer={"id": "shop", "sequence": 0})
         assert (late.status_code, late.json()["error"]) == (409, "sequence_conflict")
         assert late.json()["last"] == 1
+
+
+async def test_one_of_two_requests_at_once_is_told_that_it_repeats(cluster: MemoryCluster) -> None:
+    async with serving(cluster) as one:
+        record = {"value": "a", "key": "k", "headers": {"h": "1"}}
+        for sequence in range(3):
+            stamp = {"id": "shop", "sequence": sequence}
+            both = await asyncio.gather(*(one.append(record, producer=stamp) for _ in range(2)))
+            told = [each.json() for each in both]
+            assert sorted(each["repeated"] for each in told) == [False, True]
+            assert told[0]["records"] == told[1]["records"]
+        assert "repeated" not in (await one.append("b")).json()
+        assert await one.read() == ["a", "a", "a", "b"]
 
 
 async def test_a_condition_that_does_not_hold_writes_nothing(cluster: MemoryCluster) -> None:

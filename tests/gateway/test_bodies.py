@@ -12,13 +12,14 @@ from quire.gateway.bodies import (
     JSON,
     LINES,
     RECORDS_MAX,
+    appended,
     event_of,
     parse_submission,
     record_fields,
 )
 from quire.log.records.attribute_json import ATTRIBUTE_FIELDS
 from quire.log.records.attributes import Appendable, NewRecord
-from quire.log.records.position import Position, Record
+from quire.log.records.position import Appended, Position, Record
 from quire.log.records.producers import ProducerSequence
 
 
@@ -167,3 +168,18 @@ def test_an_event_is_one_line_and_names_the_next_position() -> None:
     head, data, *rest = event_of(record).decode().split("\n")
     assert (head, rest) == ("id: 1.2.4", ["", ""])
     assert json.loads(data.removeprefix("data: "))["value"] == "a\nb\r\n: c"
+
+
+@pytest.mark.parametrize("is_repeated", [None, True, False])
+def test_the_answer_to_an_append_is_json(is_repeated: bool | None) -> None:
+    places = [Appended(Position(3, 17, slot), 40 + slot) for slot in range(2)]
+    expected: dict[str, object] = {
+        "records": [
+            {"offset": 40, "position": "3.17.0"},
+            {"offset": 41, "position": "3.17.1"},
+        ],
+        "next": "3.17.2",
+    }
+    if is_repeated is not None:
+        expected["repeated"] = is_repeated
+    assert json.loads(appended(places, is_repeated)) == expected

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from quire.election.election import Election, Leadership
+from quire.election.election import Election
+from quire.election.leadership import Leadership
 from quire.errors import (
     LeadershipLostError,
     NodeExistsError,

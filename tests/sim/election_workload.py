@@ -16,7 +16,8 @@ import asyncio
 import random
 from typing import Final
 
-from quire.election.election import Election, Leadership
+from quire.election.election import Election
+from quire.election.leadership import Leadership
 from quire.errors import InvalidRequestError, QuireError
 from quire.ledger.quorum import Replication
 from quire.log.leader.log import Log

@@ -178,6 +178,7 @@ UNREACHED: Final = {
 NOTHING_TO_RUN: Final = {
     "ledger/run_link.py",
     "ledger/subscription.py",
+    "metastore/fence.py",
     "metastore/store.py",
     "wire/bookie_pb2_grpc.py",
 }

@@ -18,7 +18,6 @@ from quire.errors import (
     GatewayUnavailableError,
 )
 from quire.spark.asking_gateways import (
-    END_SECONDS,
     REDIRECTS_MAX,
     Asking,
     Connections,
@@ -89,7 +88,7 @@ def asking(network: Network, *urls: str, token: str | None = None) -> Asking:
 
 def test_an_append_is_one_request() -> None:
     network = Network(APPENDED)
-    assert asking(network).append(BODY) == [7]
+    assert asking(network).append(BODY).offset == 7
     (request,) = network.requests
     assert request[:3] == ("http://one", "POST", "/v1/logs/orders/records")
     assert request.headers == {"Content-Type": "application/json"}
@@ -140,7 +139,7 @@ def test_a_token_is_not_sent_from_tls_to_plain_text() -> None:
 )
 def test_retry_after_is_obeyed(status: int, code: str) -> None:
     network = Network(failed(status, code, {"retry-after": "7"}), APPENDED)
-    assert asking(network).append(BODY) == [7]
+    assert asking(network).append(BODY).offset == 7
     assert network.pauses == [7.0]
     assert network.requests[0] == network.requests[1]._replace(seconds=network.requests[0].seconds)
 
@@ -159,7 +158,7 @@ def test_retry_after_is_obeyed(status: int, code: str) -> None:
 )
 def test_an_unknown_outcome_is_repeated_under_the_same_number(outcome: Outcome) -> None:
     network = Network(outcome, outcome, APPENDED)
-    assert asking(network).append(BODY) == [7]
+    assert asking(network).append(BODY).offset == 7
     assert [request.body for request in network.requests] == [BODY] * 3
     assert network.pauses == sorted(network.pauses)
 
@@ -222,17 +221,10 @@ def test_a_number_that_was_passed_tells_the_last_one() -> None:
     assert caught.value.last == 41
 
 
-def test_a_log_that_does_not_exist_ends_at_zero() -> None:
-    assert asking(Network(failed(404, "not_found"))).end() == 0
+def test_an_end_is_after_all_that_is_certain() -> None:
     network = Network(GatewayAnswer(200, {}, b'{"offset": 12, "position": "1.12.0"}'))
     assert asking(network).end() == 12
     assert network.requests[0].target == "/v1/logs/orders/end?linearizable=true"
-
-
-def test_an_end_that_is_undecided_is_not_waited_for() -> None:
-    network = Network(failed(503, "unavailable", {"retry-after": "1"}))
-    assert asking(network).end() is None
-    assert 100 < network.now <= 100 + END_SECONDS
 
 
 def test_records_are_read_until_all_are_there() -> None:

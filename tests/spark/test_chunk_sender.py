@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -30,8 +31,8 @@ class Leader:
     def __init__(self) -> None:
         self.records: list[dict[str, Any]] = []
         self.reads = 0
-        self.is_decided = True
-        """Whether the end of the log is known."""
+        self.tells = True
+        """Whether an answer tells that a chunk is repeated, as since version 0.2."""
         self.breaks_after: int | None = None
         """How many appends are answered."""
         self.now = 0.0
@@ -40,8 +41,7 @@ class Leader:
     def __call__(self, base: str, method: str, target: str, *rest: Any) -> GatewayAnswer:
         path, _, query = target.partition("?")
         if path.endswith("/end"):
-            status = 200 if self.is_decided else 503
-            return self._answer(status, {"offset": len(self.records)})
+            return self._answer(200, {"offset": len(self.records)})
         if method == "GET":
             self.reads += 1
             terms = dict(each.split("=") for each in query.split("&"))
@@ -56,7 +56,8 @@ class Leader:
                 return self._answer(413, {"error": "too_large", "message": "this attempt ends"})
         given, number = asked["records"], asked["producer"]["sequence"]
         known = self._known.setdefault(asked["producer"]["id"], {})
-        if number not in known:
+        is_repeated = number in known
+        if not is_repeated:
             if known and number < max(known):
                 return self._answer(409, {"error": "sequence_conflict", "last": max(known)})
             known[number] = len(self.records), len(given)
@@ -66,13 +67,16 @@ class Leader:
         first, count = known[number]
         if count != len(given):
             return self._answer(400, {"error": "invalid_request", "message": "was given to"})
-        return self._answer(201, {"records": [{"offset": first + n} for n in range(count)]})
+        body: dict[str, Any] = {"records": [{"offset": first + n} for n in range(count)]}
+        if self.tells:
+            body["repeated"] = is_repeated
+        return self._answer(201, body)
 
     @staticmethod
     def _answer(status: int, body: dict[str, Any]) -> GatewayAnswer:
         return GatewayAnswer(status, {}, json.dumps(body).encode())
 
-    def send(self, rows: list[Row], batch: int = 0, producer: str = "p") -> SentChunks:
+    def send(self, rows: Iterable[Row], batch: int = 0, producer: str = "p") -> SentChunks:
         """Run an attempt of a task."""
         asking = Asking(OPTIONS.gateways, self, lambda: self.now, self._sleep)
         return ChunkSender(asking, OPTIONS, producer, batch).send(rows)
@@ -131,14 +135,71 @@ def test_other_rows_of_the_same_number_are_found(chunks: int) -> None:
     assert leader.values == values(given)
 
 
-def test_without_the_end_of_the_log_all_chunks_are_compared() -> None:
+def test_chunks_are_compared_where_the_gateway_does_not_tell_of_repetitions() -> None:
     leader, given = Leader(), rows(2 * CHUNK_RECORDS)
+    leader.tells = False
     leader.send(given)
-    leader.is_decided = False
     leader.send(given)
-    assert leader.reads == 2
+    assert leader.values == values(given)
+    assert leader.reads == 4
     with pytest.raises(RowsChangedError, match="row 0 of chunk 0 "):
         leader.send(rows(2 * CHUNK_RECORDS, "other"))
+
+
+def interrupted(given: list[Row], events: dict[int, Callable[[], object]]) -> Iterator[Row]:
+    """The rows of an attempt; something happens before some of its chunks are full."""
+    for number, row in enumerate(given):
+        if number in events:
+            events[number]()
+        yield row
+
+
+ATTEMPTS = pytest.mark.parametrize(
+    "ahead", [(0, 9), (0, 40), (1, 60), (17, 60)], ids=lambda each: "-".join(map(str, each))
+)
+"""How many chunks the other attempt has written when this one begins, and soon after."""
+
+
+def race(leader: Leader, mine: list[Row], theirs: list[Row], ahead: tuple[int, int]) -> SentChunks:
+    """Run an attempt that another one outruns, after its fourth chunk and once more."""
+    first, then = (CHUNK_RECORDS * each for each in ahead)
+    if first:
+        leader.send(theirs[:first])
+
+    def write(count: int) -> Callable[[], object]:
+        def act() -> None:
+            leader.send(rows(7, "a service"), producer=f"service {count}")
+            leader.send(theirs[:count])
+
+        return act
+
+    events = {4 * CHUNK_RECORDS: write(then), 30 * CHUNK_RECORDS: write(len(theirs))}
+    return leader.send(interrupted(mine, events))
+
+
+@ATTEMPTS
+def test_two_attempts_at_the_same_time_write_once(ahead: tuple[int, int]) -> None:
+    leader, given = Leader(), rows(70 * CHUNK_RECORDS)
+    sent = race(leader, given, given, ahead)
+    assert sent.chunks == 70
+    assert [each for each in leader.values if each.startswith("row-")] == values(given)
+
+
+@ATTEMPTS
+@pytest.mark.parametrize("at", [18, 33, 45, 69])
+def test_other_rows_of_an_attempt_at_the_same_time_are_found(
+    ahead: tuple[int, int], at: int
+) -> None:
+    """Also far before the chunks of which the log knows the places."""
+    leader, given = Leader(), rows(70 * CHUNK_RECORDS)
+    changed = list(given)
+    changed[at * CHUNK_RECORDS + 3] = (b"changed", NO_ATTRIBUTES)
+    with pytest.raises(RowsChangedError, match=f"chunk {at} ") as caught:
+        race(leader, changed, given, ahead)
+    assert (caught.value.log, caught.value.job) == ("orders", "load")
+    written = [each for each in leader.values if not each.startswith("a service")]
+    histories = [values(each)[: len(written)] for each in (given, changed)]
+    assert written in histories, "the attempt that came first wrote the chunk"
 
 
 def test_another_number_of_rows_is_refused() -> None:

@@ -6,7 +6,8 @@ import json
 import threading
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,11 @@ from pyspark.sql import functions as sql
 
 import quire.sync
 from quire.errors import RowsChangedError
+from quire.log.records.attributes import NO_ATTRIBUTES
+from quire.spark.asking_gateways import Asking, Connections
+from quire.spark.chunks import CHUNK_RECORDS, Row
 from quire.spark.errors import typed_errors
+from quire.spark.through_leader import ChunkSender, LeaderOptions, SentChunks
 from tests.gateway.process import GatewayProcess
 
 
@@ -159,3 +164,82 @@ def test_a_repetition_with_other_rows_is_an_error(
     write(numbers(spark, "first", 300), gateway, "changed", "load", 2)
     found = Counter(records_of(cluster, "changed"))
     assert found == Counter({f"first-{n}": 2 for n in range(300)})
+
+
+def attempt(gateway: str, log: str, rows: Iterable[Row]) -> SentChunks:
+    """Run an attempt of one task, with a connection of its own."""
+    options = {"mode": "through-leader", "gateway": gateway, "log": log, "job": "load"}
+    parsed = LeaderOptions.parse(options)
+    connections = Connections()
+    try:
+        return ChunkSender(Asking(parsed.gateways, connections), parsed, "p", 0).send(rows)
+    finally:
+        connections.close()
+
+
+CHUNKS = 40
+
+
+def payloads(changed: int | None = None) -> list[Row]:
+    found = [(b"row-%d" % n, NO_ATTRIBUTES) for n in range(CHUNKS * CHUNK_RECORDS)]
+    if changed is not None:
+        found[changed] = (b"changed", NO_ATTRIBUTES)
+    return found
+
+
+def in_step(rows: list[Row], barrier: threading.Barrier) -> Iterator[Row]:
+    """Rows of which no chunk is sent before the other attempt sends the same one."""
+    for number, row in enumerate(rows):
+        if number % CHUNK_RECORDS == 0:
+            barrier.wait(60)
+        yield row
+
+
+def test_two_attempts_at_the_same_time_write_each_row_once(cluster: str, gateway: str) -> None:
+    rows, barrier = payloads(), threading.Barrier(2)
+    with ThreadPoolExecutor() as pool:
+        sent = list(pool.map(lambda _: attempt(gateway, "twins", in_step(rows, barrier)), range(2)))
+    assert records_of(cluster, "twins") == [payload.decode() for payload, _ in rows]
+    assert [each.chunks for each in sent] == [CHUNKS] * 2
+    assert sum(each.repeated for each in sent) == CHUNKS, "each chunk was written by one attempt"
+
+
+@pytest.mark.parametrize("in_turn", [True, False], ids=["in step", "one outruns the other"])
+def test_other_rows_of_an_attempt_at_the_same_time_are_an_error(
+    cluster: str, gateway: str, in_turn: bool
+) -> None:
+    log, at = f"unlike-{in_turn}", 7 * CHUNK_RECORDS + 3
+    barrier = threading.Barrier(2)
+    has_ended = threading.Event()
+
+    def outrun(rows: list[Row]) -> Iterator[Row]:
+        """Pause after the first chunk until the other attempt has ended."""
+        for number, row in enumerate(rows):
+            if number == CHUNK_RECORDS + 1:
+                assert has_ended.wait(60)
+            yield row
+
+    def first() -> SentChunks:
+        rows = payloads()
+        try:
+            return attempt(gateway, log, in_step(rows, barrier) if in_turn else rows)
+        finally:
+            has_ended.set()
+            barrier.abort()
+
+    def second() -> SentChunks:
+        rows = payloads(changed=at)
+        try:
+            return attempt(gateway, log, in_step(rows, barrier) if in_turn else outrun(rows))
+        finally:
+            barrier.abort()
+
+    with ThreadPoolExecutor() as pool:
+        ends = [pool.submit(first), pool.submit(second)]
+        errors = [each.exception(120) for each in ends]
+    assert any(isinstance(each, RowsChangedError) for each in errors), errors
+    assert "chunk 7 " in str(next(each for each in errors if isinstance(each, RowsChangedError)))
+    found = records_of(cluster, log)
+    histories = [[payload.decode() for payload, _ in payloads(each)] for each in (None, at)]
+    assert found in [each[: len(found)] for each in histories], "one history"
+    assert len(found) >= 8 * CHUNK_RECORDS

@@ -16,6 +16,9 @@ from tests.suites.serving import BUILD, SECONDS_MAX, serving
 NAME: Final = "durable-streams"
 PACKAGE: Final = "@durable-streams/server-conformance-tests"
 
+ORIGIN: Final = "https://example.com"
+"""The page that the suite plays asks for leave from this origin."""
+
 ENTRY: Final = f"""import {{ runConformanceTests }} from "{PACKAGE}"
 runConformanceTests({{ baseUrl: process.env.GATEWAY, longPollTimeoutMs: 25000 }})
 """
@@ -40,7 +43,7 @@ def run(version: str) -> Outcome:
     directory = install(version)
     report = directory / "report.json"
     report.unlink(missing_ok=True)
-    with serving() as addresses:
+    with serving("--allow-origin", ORIGIN) as addresses:
         subprocess.run(
             [directory / "node_modules/.bin/vitest", "run", "--reporter=default",
              "--reporter=json", f"--outputFile.json={report}", "--testTimeout=60000",

@@ -19,13 +19,15 @@ SECONDS_MAX: Final = 1800
 
 
 @contextmanager
-def serving() -> Iterator[Addresses]:
-    """Yield the addresses of a gateway before three bookies; then end it."""
+def serving(*options: str) -> Iterator[Addresses]:
+    """Yield the addresses of a gateway before three bookies; then end it. `options` are of
+    `quire gateway serve`.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="quire-suite-") as scratch,
         SyncLocalCluster(Path(scratch) / "cluster", bookies=3) as cluster,
     ):
-        gateway = GatewayProcess(cluster.store_uri, Path(scratch) / "gateway.log")
+        gateway = GatewayProcess(cluster.store_uri, Path(scratch) / "gateway.log", options=options)
         try:
             yield gateway.start()
         finally:

@@ -12,7 +12,8 @@ from quire import admin, connection, sync
 from quire.admin import IngestJob
 from quire.client import Client
 from quire.cluster import LocalCluster
-from quire.election.election import Election, Leadership
+from quire.election.election import Election
+from quire.election.leadership import Leadership
 from quire.leading import LeadingLog
 from quire.ledger.numbered import NumberedWriter
 from quire.ledger.reader import LedgerReader

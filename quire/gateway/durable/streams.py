@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from quire.aio.timing import time_limit
 from quire.client import Client
-from quire.errors import NotFoundError
+from quire.errors import ConflictError, LogReplacedError, NotFoundError
 from quire.gateway.answers import NotReadyError
 from quire.gateway.durable.asking import Sender
 from quire.gateway.durable.numbers import Judged, Verdict, judge, name_of, number_of
@@ -135,9 +135,10 @@ class Streams:
             )
         found = FoundStream(state, end)
         if await self._is_over(name, found):
-            if state.expires is None or replaces:
-                await self._remove(name)
-            return None
+            is_kept = state.expires is not None and not replaces
+            if is_kept or await self._removed_if_at(name, found):
+                return None
+            return await self._look(name, replaces=replaces)
         return found
 
     async def _is_over(self, name: str, found: FoundStream) -> bool:
@@ -276,13 +277,31 @@ class Streams:
     async def delete(self, name: str) -> None:
         """Delete a stream. Raises `ProtocolAnswerError` if it does not exist."""
         await self.find(name)
-        await self._remove(name)
-
-    async def _remove(self, name: str) -> None:
-        async with self._owners.writer(name):
+        async with self._owners.writer(name) as log:
             pass  # another gateway's writer would not know
+        await self._remove(name, log)
+
+    async def _removed_if_at(self, name: str, found: FoundStream) -> bool:
+        """Delete a stream whose time is over. Return False if records came meanwhile: a use."""
+        async with self._owners.writer(name) as log:
+            await log.drain()  # appends of this gateway may be under way
+            end = (await self._client.log_end(name, linearizable=True)).offset
+        if end != found.end:
+            self._use(name, FoundStream(found.state, end))
+            return False
+        await self._remove(name, log)
+        return True
+
+    async def _remove(self, name: str, log: Log) -> None:
+        """Delete a stream that this gateway has written as the last one.
+
+        Raises `NotReadyError` if another gateway took it over meanwhile: its appends were answered.
+        """
         await self._owners.give_up(name)
-        await self._client.delete_log(name)
+        try:
+            await self._client.delete_log(name, led=log)
+        except (ConflictError, LogReplacedError):
+            raise NotReadyError(name, "it was taken over while it was deleted") from None
         self._used.pop(name, None)
 
     async def _check_there(self, name: str) -> None:
@@ -309,10 +328,10 @@ class Streams:
         else:
             used = self._used.get(name)
             known = FoundStream(state, 0 if used is None else used.end)  # appends are under way
-            if await self._is_over(name, known):
+            if await self._is_over(name, known) and (
+                state.expires is not None or await self._removed_if_at(name, known)
+            ):
                 tail.state = None
-                if state.expires is None:
-                    await self._remove(name)
         return tail.state
 
     def _use(self, name: str, found: FoundStream) -> _SeenStream:

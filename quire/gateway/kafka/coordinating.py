@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from quire.aio.tasks import Tasks, first_of
 from quire.aio.timing import time_limit
 from quire.client import Client
-from quire.errors import InvalidRequestError, NoSuchCursorError, QuireError
+from quire.election.leadership import Leadership
+from quire.errors import InvalidRequestError, LeadershipLostError, NoSuchCursorError, QuireError
 from quire.gateway.answers import BusyError, GatewayError
 from quire.gateway.elections import election_of_group
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
@@ -30,6 +31,7 @@ from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.nodes import BrokerNode, node_at
 from quire.gateway.limits import GatewayLimits
 from quire.gateway.place import GatewayPlace
+from quire.log.maintenance.cursors import LogCursors
 from quire.rights.roles import Action
 
 MEMBER_SECONDS_MAX: Final = 1800.0
@@ -45,11 +47,13 @@ CLIENT_CHARACTERS_MAX: Final = 200
 _GROUP_KEY: Final = 0
 
 
-class _Led:
+class LedGroup:
     """A group that this gateway coordinates, or stands for."""
 
     def __init__(self) -> None:
         self.group: ConsumerGroup | None = None
+        self.leadership: Leadership | None = None
+        """By it the group is coordinated: the fence of its cursors."""
         self.settled = asyncio.Event()
         self.changed = asyncio.Event()
         """The group's next event may have moved."""
@@ -60,6 +64,11 @@ class _Led:
         """No commit is under way."""
         self.is_quiet.set()
         self.task: asyncio.Task[None] | None = None
+
+    def cursors(self, client: Client, log: str) -> LogCursors:
+        """Return the cursors of a log, to be changed while this gateway coordinates the group."""
+        assert self.leadership is not None, "it was settled"
+        return client.log_cursors(log, leadership=self.leadership)
 
     @contextmanager
     def committing(self) -> Iterator[None]:
@@ -74,6 +83,13 @@ class _Led:
                 self.is_quiet.set()
 
 
+class Withheld(NamedTuple):
+    """A group that is withheld, or the reason why it is not."""
+
+    code: ErrorCode
+    led: LedGroup | None = None
+
+
 class Coordinators:
     """The groups of one gateway."""
 
@@ -81,7 +97,7 @@ class Coordinators:
         self._client = client
         self._limits = limits
         self._candidate = str(place)
-        self._led: dict[str, _Led] = {}
+        self._led: dict[str, LedGroup] = {}
         self._tasks = Tasks()
         self._is_ending = False
 
@@ -100,14 +116,14 @@ class Coordinators:
         if led is None:
             if len(self._led) >= self._limits.groups:
                 raise BusyError(f"it coordinates {self._limits.groups} groups")
-            led = self._led[group] = _Led()
+            led = self._led[group] = LedGroup()
             led.task = self._tasks.start(self._lead(group, led), f"coordinates group {group}")
         with suppress(TimeoutError):
             async with time_limit(seconds):
                 await led.settled.wait()
         return node if led.group is not None else None
 
-    def get(self, group: str) -> _Led | None:
+    def get(self, group: str) -> LedGroup | None:
         """Return a group that this gateway coordinates, None for another."""
         led = self._led.get(group)
         return led if led is not None and led.group is not None else None
@@ -122,10 +138,11 @@ class Coordinators:
         held = sum(led.group.size for led in self._led.values() if led.group is not None)
         return held + size <= self._limits.bytes // GROUPS_SHARE
 
-    async def _lead(self, name: str, led: _Led) -> None:
+    async def _lead(self, name: str, led: LedGroup) -> None:
         election = self._client.election(election_of_group(name), self._candidate)
         try:
             async with election.lead() as leadership:
+                led.leadership = leadership
                 led.group = ConsumerGroup(self._limits.members)
                 led.settled.set()
                 await first_of(leadership.wait_lost(), self._tick(led, led.group))
@@ -140,7 +157,7 @@ class Coordinators:
             led.settled.set()
             await election.close()
 
-    async def _tick(self, led: _Led, group: ConsumerGroup) -> None:
+    async def _tick(self, led: LedGroup, group: ConsumerGroup) -> None:
         """Call the group when something is due. Return when it is deleted, or had no members for
         long.
         """
@@ -168,38 +185,32 @@ class Coordinators:
         return ErrorCode.none if led.group.generation else ErrorCode.group_id_not_found
 
     @asynccontextmanager
-    async def withheld(self, name: str) -> AsyncIterator[ErrorCode]:
+    async def withheld(self, name: str) -> AsyncIterator[Withheld]:
         """Withhold a group without members: in the block no member joins
-        and no offset is committed.
+        and no offset is committed here.
 
-        The block has the group's `state`. A group with members stays as it is.
+        The block has the group's `state`. A group with members stays as it is. Another gateway may
+        have become the coordinator in the block: cursors are changed under the leadership.
         """
         code = self.state(name)
         if code not in (ErrorCode.none, ErrorCode.group_id_not_found):
-            yield code
+            yield Withheld(code)
             return
         led = self._led[name]
         group, led.group = led.group, None
         try:
             await led.is_quiet.wait()
-            yield code
+            yield Withheld(code, led)
         finally:
-            if self.holds(name, led):
+            if self._led.get(name) is led and not led.is_deleted:
                 led.group = group
 
-    def holds(self, name: str, led: _Led | None = None) -> bool:
-        """Return whether this gateway is still the coordinator of a group, withheld or not."""
-        found = self._led.get(name)
-        is_same = found is not None and led in (None, found)
-        return is_same and found is not None and not found.is_deleted
-
-    async def give_up(self, name: str) -> None:
+    async def give_up(self, led: LedGroup) -> None:
         """Forget a withheld group, and leave it to the next coordinator."""
-        led = self._led.get(name)
-        if led is not None and led.task is not None:
-            led.is_deleted = True
-            led.changed.set()
-            await asyncio.wait([led.task])
+        assert led.task is not None, "it was begun"
+        led.is_deleted = True
+        led.changed.set()
+        await asyncio.wait([led.task])
 
     async def close(self) -> None:
         """Give up all groups, and take no other: members join again elsewhere."""
@@ -356,22 +367,28 @@ class Coordinating:
                 generation = request.generation_id
             code = led.group.may_commit(request.member_id, generation, _now())
             led.changed.set()  # a group without members is in use, too
-        with ExitStack() as stack:
-            if led is not None and code is ErrorCode.none:
-                stack.enter_context(led.committing())
+        if led is None or code is not ErrorCode.none:
             return {"topics": await self._commit_all(broker, session, request, code)}
+        with led.committing():
+            return {"topics": await self._commit_all(broker, session, request, code, led)}
 
     async def _commit_all(
-        self, broker: Broker, session: KafkaSession, request: Any, code: ErrorCode
+        self,
+        broker: Broker,
+        session: KafkaSession,
+        request: Any,
+        code: ErrorCode,
+        led: LedGroup | None = None,
     ) -> list[Fields]:
-        """Commit each partition. They begin together, in the order of requests: else a later commit
-        of a topic would overtake this one, which waits for another topic.
+        """Answer with a code, or commit each partition for a group that is led here. They begin
+        together, in the order of requests: else a later commit of a topic would overtake this one,
+        which waits for another topic.
         """
 
         async def commit(topic: str, each: Any) -> Fields:
             found = code
-            if found is ErrorCode.none:
-                found = await self._commit(broker, session, request.group_id, topic, each)
+            if led is not None:
+                found = await self._commit(broker, session, request.group_id, led, topic, each)
             return {"partition_index": each.partition_index, "error_code": found}
 
         asked = [(topic.name, each) for topic in request.topics for each in topic.partitions]
@@ -382,16 +399,22 @@ class Coordinating:
         ]
 
     async def _commit(
-        self, broker: Broker, session: KafkaSession, group: str, topic: str, asked: Any
+        self,
+        broker: Broker,
+        session: KafkaSession,
+        group: str,
+        led: LedGroup,
+        topic: str,
+        asked: Any,
     ) -> ErrorCode:
         try:
             broker.check(session, Action.READ, topic)
             if asked.partition_index != PARTITION:
                 return ErrorCode.unknown_topic_or_partition
-            write = partial(_move, broker, topic, group)
+            write = partial(_move, broker, led, topic, group)
             await self._commits.commit(group, topic, asked.committed_offset, write)
         except (QuireError, GatewayError) as error:
-            return code_of(error)
+            return group_code_of(error)
         return ErrorCode.none
 
     async def committed(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
@@ -449,20 +472,26 @@ class Coordinating:
         }
 
 
-async def _move(broker: Broker, log: str, group: str, offset: int) -> None:
+async def _move(broker: Broker, led: LedGroup, log: str, group: str, offset: int) -> None:
     """Move the cursor of a group, or make it. A consumer that went back resets it."""
-    cursors = broker.client.log_cursors(log)
+    cursors = led.cursors(broker.client, log)
     try:
         cursor = await cursors.find(group)
     except NoSuchCursorError:
-        await cursors.open(group, offset)
-        return
+        cursor = await cursors.open(group, offset)  # another commit may have been first
     position = broker.served.position_of(cursor.log_id, offset)
     is_back = offset < await cursor.offset() if position is None else position < cursor.position
     if is_back:
         await cursors.reset(group, offset)
     else:
         await cursor.advance(offset if position is None else position)
+
+
+def group_code_of(error: Exception) -> ErrorCode:
+    """Return the code that answers an error of a request about a group."""
+    if isinstance(error, LeadershipLostError):
+        return ErrorCode.not_coordinator
+    return code_of(error)
 
 
 def _setter(future: asyncio.Future[Any]) -> Callable[[Any], None]:

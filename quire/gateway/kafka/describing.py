@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from quire.errors import NoSuchCursorError, NoSuchLogError, NotPermittedError, QuireError
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
-from quire.gateway.kafka.coordinating import Coordinators
+from quire.gateway.kafka.coordinating import Coordinators, LedGroup, group_code_of
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.groups import ConsumerGroup, Stage
 from quire.gateway.kafka.messages import Fields
@@ -116,21 +116,19 @@ class Describing:
             await _deletable(broker, session, name)
             if code not in _DELETABLE:
                 return code
-            async with self._coordinators.withheld(name) as code:
-                if code not in _DELETABLE:
+            async with self._coordinators.withheld(name) as (code, led):
+                if led is None:
                     return code
                 logs = await _deletable(broker, session, name)
                 for log in logs:
-                    if not self._coordinators.holds(name):
-                        return ErrorCode.not_coordinator
                     with suppress(NoSuchLogError, NoSuchCursorError):
-                        await broker.client.log_cursors(log).delete(name)
-                await self._coordinators.give_up(name)
+                        await led.cursors(broker.client, log).delete(name)
+                await self._coordinators.give_up(led)
                 return ErrorCode.none if logs else code
         except NotPermittedError:
             return ErrorCode.group_authorization_failed
         except QuireError as error:
-            return code_of(error)
+            return group_code_of(error)
 
     async def delete_offsets(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
         """Answer OffsetDelete: delete the cursors of a group at some topics."""
@@ -140,34 +138,30 @@ class Describing:
             # Members are not kept out for a caller that may not delete.
             topics = [_of_partitions(each, denied[each.name]) for each in request.topics]
             return {"error_code": ErrorCode.none, "topics": topics}
-        async with self._coordinators.withheld(group) as state:
+        async with self._coordinators.withheld(group) as (state, led):
             if state is ErrorCode.not_coordinator:
                 return {"error_code": state, "topics": []}
             topics = []
             for topic in request.topics:
                 code = denied.get(topic.name, ErrorCode.group_subscribed_to_topic)
                 is_named = any(each.partition_index == PARTITION for each in topic.partitions)
-                is_free = state is not ErrorCode.non_empty_group and topic.name not in denied
-                if is_named and is_free:
-                    code = await self._delete_offset(broker, session, topic.name, group)
+                if is_named and led is not None and topic.name not in denied:
+                    code = await _delete_offset(broker, session, led, topic.name, group)
                 unknown = code if topic.name in denied else ErrorCode.unknown_topic_or_partition
                 topics.append(_of_partitions(topic, code, unknown))
             return {"error_code": ErrorCode.none, "topics": topics}
 
-    async def _delete_offset(
-        self, broker: Broker, session: KafkaSession, log: str, group: str
-    ) -> ErrorCode:
-        if not self._coordinators.holds(group):
-            return ErrorCode.not_coordinator
-        try:
-            broker.check(session, Action.OPERATE, log)
-            cursors = broker.client.log_cursors(log)
-            with suppress(NoSuchCursorError):
-                await cursors.find(group)
-                await cursors.delete(group)
-        except QuireError as error:
-            return code_of(error)
-        return ErrorCode.none
+
+async def _delete_offset(
+    broker: Broker, session: KafkaSession, led: LedGroup, log: str, group: str
+) -> ErrorCode:
+    try:
+        broker.check(session, Action.OPERATE, log)
+        with suppress(NoSuchCursorError):
+            await led.cursors(broker.client, log).delete(group)
+    except QuireError as error:
+        return group_code_of(error)
+    return ErrorCode.none
 
 
 def _denials(

@@ -11,7 +11,7 @@ from asyncio import Future
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from quire.log.records.position import Appended, Position
+from quire.log.records.position import Appended, Position, RepeatedAppend
 
 SINGLE = 0
 """Count of a group with a single record: its future gets one place instead of a list."""
@@ -37,11 +37,11 @@ class SharedOutcome:
 
     def __init__(self, on_decided: Callable[[], object]) -> None:
         self._on_decided = on_decided
-        self._callers: list[tuple[Future[Any], int]] = []
+        self._callers: list[tuple[Future[Any], int, bool]] = []
 
-    def join(self, future: Future[Any], count: int) -> None:
+    def join(self, future: Future[Any], count: int, *, repeats: bool = False) -> None:
         """Add a future. With `count` = `SINGLE` it gets one place, otherwise a list."""
-        self._callers.append((future, count))
+        self._callers.append((future, count, repeats))
 
     def done(self) -> bool:
         """False: another caller may always join."""
@@ -51,14 +51,14 @@ class SharedOutcome:
         """Pass on the places of the records."""
         places = [result] if isinstance(result, Appended) else list(result)
         self._on_decided()
-        for future, count in self._callers:
+        for future, count, repeats in self._callers:
             if not future.done():
-                answer(future, count, places)
+                answer(future, count, repeated(places) if repeats else places)
 
     def set_exception(self, exception: BaseException, /) -> None:
         """Report an error, with a fresh exception for each future."""
         self._on_decided()
-        for future, _ in self._callers:
+        for future, *_ in self._callers:
             if not future.done():
                 future.set_exception(copy.copy(exception))
                 future.exception()  # a caller need not await every record
@@ -72,6 +72,11 @@ def places_from(first: Position, offset: int, count: int) -> list[Appended]:
     """Return the places of the records of a group: consecutive slots of one entry."""
     segment, entry, slot = first
     return [Appended(Position(segment, entry, slot + each), offset + each) for each in range(count)]
+
+
+def repeated(places: list[Appended]) -> list[Appended]:
+    """Return the places as the answer to a repetition."""
+    return [RepeatedAppend(*each) for each in places]
 
 
 def answer(future: Future[Any], count: int, places: list[Appended]) -> None:

@@ -42,7 +42,14 @@ from quire.log.leader.accumulator import Outbox, Parcel
 from quire.log.leader.conditions import ALWAYS, Terms
 from quire.log.leader.flow_control import Room
 from quire.log.leader.life import Life, Refusal
-from quire.log.leader.outcome import SINGLE, Outcome, SharedOutcome, answer, places_from
+from quire.log.leader.outcome import (
+    SINGLE,
+    Outcome,
+    SharedOutcome,
+    answer,
+    places_from,
+    repeated,
+)
 from quire.log.leader.segments import Chain, LiveSegment, Taken, deposed_by
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.times import begin_ms
@@ -222,10 +229,10 @@ class Pipeline:
             )
         original = self._stamped.get(known.offset)
         if original is not None:
-            original.join(future, count)
+            original.join(future, count, repeats=True)
             return future
         first = await self._locate(known.offset)
-        answer(future, count, places_from(first, known.offset, records))
+        answer(future, count, repeated(places_from(first, known.offset, records)))
         return future
 
     def check_open(self) -> None:

@@ -43,6 +43,7 @@ from quire.log.reading.search import (
 )
 from quire.log.records.position import BEGINNING, Position
 from quire.metastore.changes import Change, Create, Delete, Put
+from quire.metastore.fence import Fence
 from quire.metastore.layout import cursor_path, cursors_path, unquote_name
 from quire.metastore.store import MetadataStore
 
@@ -59,11 +60,14 @@ class LogCursors:
         record: ManifestRecord,
         open_segment: OpenSegment,
         clock: Callable[[], float],
+        fence: Fence | None = None,
     ) -> None:
+        """Changes of cursors are made under the `fence`, if there is one."""
         self._store = store
         self._record = record
         self._open_segment = open_segment
         self._clock = clock
+        self._fence = fence
 
     def __repr__(self) -> str:
         return f"<LogCursors of log {self.log!r}>"
@@ -155,8 +159,8 @@ class LogCursors:
                 return chosen
             try:
                 # With the manifest unchanged: a concurrent trim fails, and then sees the cursor.
-                await self._store.commit(
-                    [*self._record.unchanged(manifest, at), _change(path, chosen, version)]
+                await self._commit(
+                    *self._record.unchanged(manifest, at), _change(path, chosen, version)
                 )
             except (ConflictError, StoreOutcomeUnknownError, NoSuchNodeError) as failed:
                 error = failed
@@ -202,21 +206,46 @@ class LogCursors:
         return [record.info for record in await self._of_log(manifest.log_id)]
 
     async def delete(self, name: str) -> None:
-        """Delete a cursor.
+        """Delete a cursor, wherever it is.
 
         Args:
             name: the cursor's name.
 
         Raises:
+            NoSuchLogError: the log does not exist.
             NoSuchCursorError: the cursor does not exist.
+            LeadershipLostError: the leadership that these changes need is over.
             StoreUnavailableError: the metadata store does not answer; likewise its other errors.
 
         Cancellation: the cursor may be deleted.
+
+        Guarantees: the cursor is deleted as it was found. If another program changes the cursor
+            meanwhile, the call looks again: a cursor of the next log of this name stays.
         """
-        try:
-            await self._store.delete(cursor_path(self.log, name))
-        except NoSuchNodeError:
-            raise NoSuchCursorError(self.log, name) from None
+        path = cursor_path(self.log, name)
+        manifest, _ = await self._record.read()
+        error: ConflictError | None = None
+        for _ in range(EDIT_ATTEMPTS_MAX):
+            try:
+                await self._commit(Delete(path, await self._deletable(path, manifest.log_id)))
+            except NoSuchNodeError:
+                raise NoSuchCursorError(self.log, name) from None
+            except ConflictError as failed:
+                error = failed
+                continue
+            return
+        assert error is not None
+        raise error
+
+    async def _deletable(self, path: str, log_id: str) -> int:
+        """Return the version of a log's cursor. Any program may delete a cursor that cannot be
+        read. Raises `NoSuchNodeError`.
+        """
+        found = await self._store.get(path)
+        with suppress(CorruptRecordError):
+            if CursorRecord.decode(path, found.value).log_id != log_id:
+                raise NoSuchNodeError(path)
+        return found.version
 
     async def _of_log(self, log_id: str) -> Sequence[CursorRecord]:
         """Return the cursors of the log with this id, also if the log was deleted."""
@@ -347,13 +376,18 @@ class LogCursors:
             if after == before or version is None:
                 return after
             try:
-                await self._store.put(path, after.encode(), version)
+                await self._commit(Put(path, after.encode(), version))
             except (ConflictError, StoreOutcomeUnknownError, NoSuchNodeError) as failed:
                 error = failed
                 continue
             return after
         assert error is not None
         raise error
+
+    async def _commit(self, *changes: Change) -> None:
+        """Make changes in one transaction, unless the fence says that the right to them is over."""
+        fence = () if self._fence is None else await self._fence._fence()
+        await self._store.commit([*changes, *fence])
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from quire.errors import (
     ColdTierError,
@@ -39,6 +39,13 @@ from quire.log.segment_store.port import SegmentStore
 from quire.metastore.changes import Change
 
 
+class Takeover(NamedTuple):
+    """A takeover of a log: its number, and the id of the log that had the name."""
+
+    log_id: str
+    epoch: int
+
+
 class Attachment(Protocol):
     """Data beside a log that is deleted with it: the snapshots of a service."""
 
@@ -55,6 +62,7 @@ async def delete_log(
     password: bytes,
     attached: Sequence[Attachment] = (),
     forget_tiers: Collection[str] = (),
+    last: Takeover | None = None,
 ) -> None:
     """Delete a log with everything in it and attached to it.
 
@@ -66,15 +74,23 @@ async def delete_log(
       * `ColdTierError` for a tier that does not answer;
       * `NoSuchLogError`, also if another process has deleted the log meanwhile;
       * `LogReplacedError` if there is another log of the name meanwhile;
+      * `ConflictError` if the log was taken over after `last`, before anything is deleted;
       * the errors of recovery.
     """
     manifest, _ = await record.read()
     log_id = manifest.log_id
+    if last is not None and last.log_id != log_id:
+        raise LogReplacedError(record.name)
     await _ask(manifest, _tiers_left(manifest, forget_tiers))
     floor = await record.epoch_floor()
     for _ in range(ATTEMPTS_MAX):
         if manifest.retired:
             break
+        if last is not None and manifest.epoch != last.epoch:
+            raise ConflictError(
+                f"log {record.name!r} is at epoch {manifest.epoch}, not {last.epoch}: another "
+                "leader took it over, so it is not deleted"
+            )
         await _fence(segments, manifest, password)
         manifest = await record.edit(_retire_as(manifest, floor))
     else:

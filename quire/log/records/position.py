@@ -116,6 +116,12 @@ class Appended(NamedTuple):
     offset: int
 
 
+class RepeatedAppend(Appended):
+    """Where a record is that was appended before, under the same number of its producer."""
+
+    __slots__ = ()
+
+
 class AtCursor(NamedTuple):
     """Start of a reader: where the log's cursor of this name is."""
 

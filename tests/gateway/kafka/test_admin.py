@@ -104,18 +104,17 @@ async def test_no_member_joins_a_group_that_is_being_deleted() -> None:
         place = GatewayPlace("http://one", "127.0.0.1:9")
         coordinators = Coordinators(client, place, GatewayLimits())
         here = node_at("127.0.0.1:9")
-        async with coordinators.withheld("g") as code:
-            assert code is ErrorCode.not_coordinator
+        async with coordinators.withheld("g") as (code, led):
+            assert (code, led) == (ErrorCode.not_coordinator, None)
         assert await coordinators.find("g", here, SECONDS) == here
-        async with coordinators.withheld("g") as code:
+        async with coordinators.withheld("g") as (code, _):
             assert code is ErrorCode.group_id_not_found
             assert coordinators.get("g") is None
             assert await coordinators.find("g", here, SECONDS) is None
-            assert coordinators.holds("g")
         assert [name for name, _ in coordinators.groups()] == ["g"], "it was not deleted"
-        async with coordinators.withheld("g"):
-            await coordinators.give_up("g")
-            assert not coordinators.holds("g")
+        async with coordinators.withheld("g") as (_, led):
+            assert led is not None
+            await coordinators.give_up(led)
         assert coordinators.groups() == []
         assert await coordinators.find("g", here, SECONDS) == here
         await coordinators.close()
@@ -253,17 +252,6 @@ async def test_a_commit_under_way_is_deleted_with_its_group(
         (deleted,) = (await deleting[0]).results
         assert deleted.error_code is ErrorCode.none
         assert await committed(client, "g") == []
-
-
-async def test_a_former_coordinator_deletes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with cluster() as client, serving(client) as address:
-        await client.create_log("a")
-        await client.log_cursors("a").open("g")
-        await sent(address, 10, 1, {"key": "g", "key_type": 0})
-        monkeypatch.setattr(Coordinators, "holds", lambda *_: False)
-        lost = ErrorCode.not_coordinator
-        assert codes(await offset_delete(address, {"a": [0]})) == {("a", 0): lost}
-        assert await committed(client, "g") == ["a"]
 
 
 async def joined(address: str, client: str = "frames") -> Any:

@@ -111,7 +111,7 @@ async def test_no_commit_overtakes_one_of_its_topic(monkeypatch: pytest.MonkeyPa
     """A request for two topics, and one for the second topic alone."""
     moved: list[tuple[str, int]] = []
 
-    async def move(_: Any, log: str, __: str, offset: int) -> None:
+    async def move(_: Any, __: Any, log: str, ___: str, offset: int) -> None:
         await asyncio.sleep(SECONDS if log == "slow" else 0)
         moved.append((log, offset))
 
@@ -127,10 +127,11 @@ async def test_no_commit_overtakes_one_of_its_topic(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(coordinating, "_move", move)
     broker: Any = SimpleNamespace(check=lambda *_: None, client=None)
+    led: Any = SimpleNamespace()
     work = Coordinating(SimpleNamespace())  # type: ignore[arg-type]  # no group is asked for
     answers = await asyncio.gather(
         *(
-            work._commit_all(broker, KafkaSession(), each, ErrorCode.none)
+            work._commit_all(broker, KafkaSession(), each, ErrorCode.none, led)
             for each in (asked(slow=5, orders=5), asked(orders=7))
         )
     )

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from quire.election.election import Election, Leadership
+from quire.election.election import Election
+from quire.election.leadership import Leadership
 from quire.log.leader.log import Log
 from tests.support.log_cluster import Client, LogCluster, append_all, eventually, numbered, run
 

@@ -97,14 +97,14 @@ def test_two_consumers_leave_it_where_the_faster_one_is() -> None:
             positions = await append_all(log, numbered(0, 10))
             mine = await one.logs.cursors(NAME).open("shared")
             theirs = await other.logs.cursors(NAME).open("shared")
-            gate = Gate("put", CURSORS)
+            gate = Gate("commit", CURSORS)
             one.store.before = gate
             moving = asyncio.create_task(mine.advance(positions[3]))
             await gate.reached.wait()
             await theirs.advance(positions[7])
             gate.open.set()
             assert await moving == positions[7]
-            other.store.after = lose_answer("put", path=CURSORS)
+            other.store.after = lose_answer("commit", path=CURSORS)
             assert await theirs.advance(positions[9]) == positions[9]
             assert await mine.refresh() == positions[9]
             await log.close()
@@ -364,5 +364,30 @@ def test_a_log_goes_with_a_cursor_that_cannot_be_read() -> None:
             await client.logs.delete(NAME)
             assert await client.logs.list() == []
             assert await client.store.children(cursors_path(NAME)) == []
+
+    run(main)
+
+
+def test_a_deletion_leaves_the_cursor_of_the_next_log() -> None:
+    """It was looked at as a cursor of the log before, and deleted with it."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            one, other = cluster.new_client(), cluster.new_client()
+            async with await one.open() as log:
+                await log.append(b"x")
+            await one.logs.cursors(NAME).open("billing")
+            gate = Gate("commit", CURSORS)
+            one.store.before = gate
+            late = asyncio.create_task(one.logs.cursors(NAME).delete("billing"))
+            await gate.reached.wait()
+            await other.logs.delete(NAME)
+            async with await other.open() as log:
+                await log.append(b"y")
+            await other.logs.cursors(NAME).open("billing")
+            gate.open.set()
+            with pytest.raises(NoSuchCursorError):
+                await late
+            assert [each.name for each in await other.logs.cursors(NAME).list()] == ["billing"]
 
     run(main)
