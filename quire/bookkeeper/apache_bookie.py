@@ -2,9 +2,9 @@
 
 Such a bookie lacks much, and this link makes up for some of it:
 
-  - It reads one entry at a time, and denies one. Entries are read with many requests under way, and
-    nothing is denied that it was not asked for: a denial too many ends a ledger below acknowledged
-    entries.
+  - It denies one entry at a time, and reads one unless it is of release 4.17 or later: ranges are
+    batches there (batch_reads.py), and elsewhere many requests under way (single_reads.py). Nothing
+    is denied that it was not asked for: a denial too many ends a ledger below acknowledged entries.
   - A refusal may leave it before the fence of the same request is durable. A fencing read that is
     refused is followed by FORCE, which passes through the same journal after the fence.
   - Of explicit LACs the last one written wins, so only ascending ones are sent.
@@ -40,8 +40,10 @@ from quire.bookie import (
     refused,
 )
 from quire.bookkeeper import wire3
-from quire.bookkeeper.connection import BookieConnection, OpenTransport, to_address
+from quire.bookkeeper.batch_reads import RangeReads
+from quire.bookkeeper.connection import BookieConnection
 from quire.bookkeeper.held import Acknowledged, HeldIds
+from quire.bookkeeper.message_stream import Endpoint, OpenTransport
 from quire.bookkeeper.protobuf import MalformedError
 from quire.bookkeeper.shared_adds import SharedAdds
 from quire.bookkeeper.single_reads import SingleReads, WantedRange, last_frame, readings
@@ -102,10 +104,10 @@ class ApacheBookie:
         self._bookie = address.bookie
         self._timeout = request_timeout
         self._list_timeout = list_timeout
-        self._tls = tls
-        self._connect = connect or to_address(address.address)
+        self._endpoint = Endpoint.of(address, request_timeout, tls, connect)
         self._connection: BookieConnection | None = None
         self._entries = SingleReads(self._error)
+        self._ranges = RangeReads(self._endpoint, self._entries, self._error)
         self._acknowledged = Acknowledged()
         self._failures = RECONNECT.pauses()
         self._not_before = 0.0
@@ -130,15 +132,7 @@ class ApacheBookie:
             raise BookieUnavailableError(self._bookie, held.over or "it cannot be reached")
         self._not_before = now + self._failures.next()
         self._acknowledged = Acknowledged()
-        host = self.address.address.rpartition(":")[0].strip("[]")
-        self._connection = BookieConnection(
-            self._bookie,
-            self._connect,
-            self._timeout,
-            self._tls,
-            host,
-            self._adds.transactions,
-        )
+        self._connection = BookieConnection(self._endpoint, self._adds.transactions)
         return self._connection
 
     async def close(self) -> None:
@@ -146,6 +140,7 @@ class ApacheBookie:
         self._closed = True
         if self._connection is not None:
             await self._connection.close()
+        await self._ranges.close()
 
     def _error(self, ledger: LedgerId, entry: EntryId, answer: BookieAnswer) -> QuireError:
         if answer.status == Status.UNAUTHORIZED and not answer.part.has(1):
@@ -215,7 +210,7 @@ class ApacheBookie:
         """See `Bookie.read`."""
         check_range(first, last)
         wanted = WantedRange(ledger, first, last, bytes_max, stride)
-        return await self._entries.read(self._link(), wanted, fence_key)
+        return await self._ranges.read(self._link(), wanted, fence_key)
 
     # The end of a ledger.
 

@@ -1,10 +1,9 @@
 """One connection to a bookie of Apache's, over the third protocol.
 
-Requests are sent in the order of the calls, all of one turn of the loop in one write. Answers
-come in any order and are matched by transaction. A connection is opened once: requests
-made before it stands wait, and when it breaks every call under way fails with the reason. A bookie
-resets a connection for a message that is too large, so one bad request would cost all others their
-answers; such requests are refused here.
+Requests are sent in the order of the calls. Answers come in any order and are matched by
+transaction. Requests made before the connection stands wait, and when it breaks every call under
+way fails with the reason. A bookie resets a connection for a message that is too large, so one bad
+request would cost all others their answers; such requests are refused before they come here.
 
 A run has one future for all its frames. A call that gets no answer in time breaks the connection if
 that brought nothing at all since: its other end is gone, or hangs.
@@ -13,40 +12,19 @@ that brought nothing at all since: its other end is gone, or hangs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
 from quire.bookkeeper import wire3
-from quire.bookkeeper.protobuf import MalformedError
+from quire.bookkeeper.message_stream import Endpoint, MessageStream
 from quire.bookkeeper.shared_adds import PreparedRun, Transactions
 from quire.bookkeeper.status import Status
-from quire.bookkeeper.tls import ClientTls
-from quire.bookkeeper.wire3 import SIZE, BookieAnswer
-from quire.entry import BookieId
-from quire.errors import BookieUnavailableError, ClientRefusedError, QuireError
+from quire.bookkeeper.wire3 import BookieAnswer
+from quire.errors import BookieUnavailableError, QuireError
 
-CONNECT_SECONDS: Final = 5.0
-
-Piece: TypeAlias = bytes | memoryview
 Make: TypeAlias = Callable[[int], bytes]
 """Gives a request for a transaction."""
-
-OpenTransport: TypeAlias = Callable[[asyncio.Protocol], Coroutine[Any, Any, asyncio.Transport]]
-"""Connects a protocol to the bookie. Raises `OSError`."""
-
-
-def to_address(address: str) -> OpenTransport:
-    """Return what connects to host:port over TCP."""
-    host, _, port = address.rpartition(":")
-
-    async def connect(protocol: asyncio.Protocol) -> asyncio.Transport:
-        loop = asyncio.get_running_loop()
-        made, _ = await loop.create_connection(lambda: protocol, host.strip("[]"), int(port))
-        return made
-
-    return connect
 
 
 class _RunOfAdds:
@@ -100,43 +78,17 @@ class _Calls:
         self.end()
 
 
-class BookieConnection(asyncio.Protocol):
+class BookieConnection(MessageStream):
     """See the module. Opened at once; needs a running loop."""
 
-    def __init__(
-        self,
-        bookie: BookieId,
-        connect: OpenTransport,
-        timeout: float,
-        tls: ClientTls | None = None,
-        server_name: str | None = None,
-        transactions: Transactions | None = None,
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, transactions: Transactions | None = None) -> None:
         """`transactions` are shared by all connections of a client."""
-        self._bookie = bookie
-        self._timeout = timeout
-        self._tls = tls
-        self._server_name = server_name
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self.is_open = False
-        """Whether it ever stood."""
-        self.over: str | None = None
-        """Why the connection is over, None while it is not."""
-        self._outbox: list[Piece] = []
-        self._flushing: asyncio.Handle | None = None
-        self._buffer = bytearray()
-        """The beginning of a message that is not whole."""
-        self._wanted = SIZE.size
-        """Bytes that the buffer needs before it is looked at again."""
-        self._heard_at = self._loop.time()
         self._transactions = transactions or Transactions()
         self._calls: dict[int, _Calls] = {}
         self._adds: dict[int, _RunOfAdds] = {}
         self._runs: dict[_RunOfAdds, None] = {}
         self._alarm: asyncio.TimerHandle | None = None
-        self._tasks = Tasks()
-        self._tasks.start(self._open(connect), f"connection to bookie {bookie}")
+        super().__init__(endpoint)
 
     async def call(self, make: Make, timeout: float | None = None) -> BookieAnswer:
         """Send the request that `make` gives for a transaction, and return the answer. Raises as
@@ -196,31 +148,9 @@ class BookieConnection(asyncio.Protocol):
             self._alarm = self._loop.call_later(self._timeout, self._look_at_runs)
         return run.answer
 
-    def _check(self) -> None:
-        if self.over is not None:
-            raise self.unavailable(self.over)
-
-    def unavailable(self, reason: str) -> BookieUnavailableError:
-        """Return the error of a bookie that gave no answer."""
-        return BookieUnavailableError(self._bookie, reason)
-
-    async def close(self) -> None:
-        """Break all calls under way. Harmless when called again."""
-        self.end("its link was closed")
-        await self._tasks.stop()
-
-    def end(self, reason: str) -> None:
-        """Fail everything under way, and let nothing else begin."""
-        if self.over is not None:
-            return
-        self.over = reason
-        if self._transport is not None:
-            self._transport.abort()
+    def _abandon(self, error: BookieUnavailableError) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._outbox.clear()
-        self._tasks.cancel_others()
-        error = self.unavailable(reason)
         for run in list(self._runs):
             run.fail(error)
         for calls in dict.fromkeys(self._calls.values()):
@@ -228,86 +158,7 @@ class BookieConnection(asyncio.Protocol):
         self._calls.clear()
         self._adds.clear()
 
-    # Opening.
-
-    async def _open(self, connect: OpenTransport) -> None:
-        try:
-            async with time_limit(CONNECT_SECONDS):
-                self._transport = await connect(self)
-                if self._tls is not None:
-                    await self._start_tls(self._transport, self._tls)
-        except TimeoutError:
-            self.end(f"no connection within {CONNECT_SECONDS:g} s")
-        except (OSError, EOFError) as error:
-            self.end(str(error) or type(error).__name__)
-        except QuireError as error:
-            self.end(str(error))
-        else:
-            self.is_open = True
-            self._flush()
-
-    async def _start_tls(self, plain: asyncio.Transport, tls: ClientTls) -> None:
-        """Ask for TLS, and speak it. A bookie that refuses is not spoken to in plain text."""
-        transaction = self._transactions.take(1)
-        calls = self._calls[transaction] = _Calls(transaction, 1, self.unavailable("no answer"))
-        plain.write(wire3.start_tls(transaction))
-        await calls.all
-        (answer,) = calls.answers
-        if isinstance(answer, QuireError):
-            raise answer
-        if answer.status != Status.OK:
-            raise ClientRefusedError(
-                self._bookie, "it does not speak TLS, and tls=yes forbids anything else"
-            )
-        self._transport = await tls.over(plain, self, self._server_name or "")
-
-    # Sending.
-
-    def _send(self, pieces: Sequence[Piece]) -> None:
-        self._outbox += pieces
-        if self.is_open and self._flushing is None:
-            self._flushing = self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flushing = None
-        if self._outbox and self._transport is not None and self.over is None:
-            pieces, self._outbox = self._outbox, []
-            self._transport.writelines(pieces)
-
-    # Reports of the transport.
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.end("it closed the connection" if error is None else str(error))
-
-    def data_received(self, data: bytes) -> None:
-        self._heard_at = self._loop.time()
-        if self._buffer:
-            self._buffer += data
-            if len(self._buffer) < self._wanted:
-                return
-            data = bytes(self._buffer)
-        try:
-            at = self._take_whole(data)
-        except MalformedError as error:
-            self.end(f"it does not speak BookKeeper's protocol: {error}")
-            at = len(data)
-        self._buffer = bytearray(data[at:])
-
-    def _take_whole(self, data: bytes) -> int:
-        """Take the messages that are whole; return where the rest begins."""
-        at, end = 0, len(data)
-        while at + SIZE.size <= end:
-            (size,) = SIZE.unpack_from(data, at)
-            if size > wire3.MESSAGE_BYTES_MAX:
-                raise MalformedError(f"a message of {size} bytes")
-            after = at + SIZE.size + size
-            if after > end:
-                self._wanted = after - at
-                return at
-            self._take(data[at + SIZE.size : after])
-            at = after
-        self._wanted = SIZE.size
-        return at
+    # Answers.
 
     def _take(self, message: bytes) -> None:
         added = wire3.read_added(message)
@@ -337,7 +188,3 @@ class BookieConnection(asyncio.Protocol):
                 return
             self._look_whether_gone(run.sent_at)
             run.fail(self.unavailable(f"no answer within {self._timeout:g} s"))
-
-    def _look_whether_gone(self, since: float) -> None:
-        if self._heard_at <= since:
-            self.end(f"it sent nothing for {self._loop.time() - since:.1f} s")

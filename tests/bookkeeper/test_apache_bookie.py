@@ -275,7 +275,7 @@ async def test_an_answer_that_is_another_entry_is_damage() -> None:
 
 async def test_a_read_asks_at_once_for_what_fills_its_answer() -> None:
     """Once the size of a ledger's entries is known, a read waits for one answer."""
-    far = FakeApacheBookie()
+    far = FakeApacheBookie(batches=False)
     async with linked(far) as bookie:
         await bookie.add(LEDGER, KEY, run_of(*range(600)))
         link = bookie._link()
