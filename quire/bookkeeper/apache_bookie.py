@@ -29,6 +29,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from quire.aio.answer import Answered, resolve
 from quire.aio.backoff import Backoff
 from quire.bookie import (
     READ_BYTES_MAX,
@@ -59,6 +60,7 @@ from quire.errors import (
     UnsupportedError,
 )
 from quire.outline import Outline
+from quire.wire.adds import AddKind, RunEncoder
 
 REQUEST_SECONDS: Final = 5.0
 LIST_SECONDS: Final = 1.0
@@ -84,8 +86,8 @@ LACS_MAX: Final = 65_536
 class ApacheBookie:
     """The bookie at an address. Needs a running event loop and belongs to it.
 
-    Implements `quire.bookie.Bookie`. Connecting is on demand; after a failure requests fail at once
-    for a while (50 ms, growing to 1 s).
+    Implements `quire.bookie.Bookie`, and `RunLink` beside it. Connecting is on demand; after a
+    failure requests fail at once for a while (50 ms, growing to 1 s).
     """
 
     def __init__(
@@ -165,17 +167,23 @@ class ApacheBookie:
         deferred: bool = False,
     ) -> asyncio.Future[None]:
         """See `Bookie.add`. Cancelling leaves the run in its place in the connection."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
-            prepared = self._adds.prepare(
-                self, ledger, key, run, recovery=recovery, deferred=deferred
-            )
-            error = partial(self._error, ledger, prepared.entries[0])
-            answer = self._link().add(prepared, error)
+            self._add(AddKind(ledger, key, recovery, deferred), run, partial(resolve, answer))
         except QuireError as error:
             return refused(error)
-        if deferred:
-            answer.add_done_callback(partial(self._acknowledged.note, ledger, prepared.entries))
         return answer
+
+    def send(self, encoder: RunEncoder, run: bytes, answered: Answered) -> None:
+        """See `RunLink.send`."""
+        self._add(encoder.kind, run, answered)
+
+    def _add(self, kind: AddKind, run: bytes, answered: Answered) -> None:
+        bundle, link = self._adds.prepare(self, kind, run), self._link()
+        if kind.deferred:
+            noted = partial(self._acknowledged.note, kind.ledger, bundle.entries)
+            answered = partial(_tell_both, noted, answered)
+        link.add(bundle, answered, partial(self._error, kind.ledger, bundle.entries[0]))
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         """See `Bookie.write_lac`. A fence is not looked at; lower LACs are not sent."""
@@ -340,3 +348,8 @@ class ApacheBookie:
             raise self._error(0, NO_ENTRY, answer)
         total, free = answer.part.number(2, 0), answer.part.number(3, 0)
         return BookieInfo(self._bookie, self._writable, free, total, None, None)
+
+
+def _tell_both(first: Answered, second: Answered, outcome: Exception | None) -> None:
+    first(outcome)
+    second(outcome)

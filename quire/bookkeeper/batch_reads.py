@@ -127,7 +127,7 @@ def suits(wanted: WantedRange) -> bool:
 def sound_run(wanted: WantedRange, answer: FixedAnswer) -> bytes:
     """Return the entries of an answer, up to the first that was not asked for or is out of place.
 
-    Raises `CorruptEntryError` when the first entry is not the one that was asked for.
+    Raises `CorruptEntryError` when it begins with another entry than the first.
     """
     ledger, first, bytes_max = wanted.ledger, wanted.first, wanted.bytes_max
     if (answer.ledger, answer.entry) == (ledger, first):
@@ -155,7 +155,7 @@ def _is_sound(run: bytes, wanted: WantedRange) -> bool:
 
 
 def _sound_bytes(run: bytes, wanted: WantedRange) -> int:
-    """Return where the entries end that `_is_sound` takes, of which one may exceed the bytes."""
+    """Return where the entries end that `_is_sound` takes. A first one may exceed the bytes."""
     at, entry = 0, wanted.first
     while entry <= wanted.last and at + SIZE.size + HEADER.size <= len(run):
         (size,) = SIZE.unpack_from(run, at)

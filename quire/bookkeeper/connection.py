@@ -5,8 +5,9 @@ transaction. Requests made before the connection stands wait, and when it breaks
 way fails with the reason. A bookie resets a connection for a message that is too large, so one bad
 request would cost all others their answers; such requests are refused before they come here.
 
-A run has one future for all its frames. A call that gets no answer in time breaks the connection if
-that brought nothing at all since: its other end is gone, or hangs.
+The answers to a run are compared with the bytes that are expected (add_bundles.py), and taken apart
+where they differ. A run calls back once, for all its frames. A call that gets no answer in time
+breaks the connection if that brought nothing at all since: its other end is gone, or hangs.
 """
 
 from __future__ import annotations
@@ -15,39 +16,66 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from quire.aio.answer import Answered, tell
 from quire.aio.timing import time_limit
 from quire.bookkeeper import wire3
+from quire.bookkeeper.add_bundles import AddBundle
 from quire.bookkeeper.message_stream import Endpoint, MessageStream
-from quire.bookkeeper.shared_adds import PreparedRun, Transactions
+from quire.bookkeeper.shared_adds import Transactions
 from quire.bookkeeper.status import Status
-from quire.bookkeeper.wire3 import BookieAnswer
+from quire.bookkeeper.wire3 import SIZE, BookieAnswer, Operation
 from quire.errors import BookieUnavailableError, QuireError
 
 Make: TypeAlias = Callable[[int], bytes]
 """Gives a request for a transaction."""
 
+ErrorOf: TypeAlias = Callable[[BookieAnswer], QuireError]
+"""Says what an answer other than OK is."""
+
 
 class _RunOfAdds:
-    """The adds of one run: how many are not answered, and the call that tells the caller."""
+    """The adds of one run: which are not answered, and the call that tells the caller."""
 
-    __slots__ = ("answer", "error", "left", "sent_at")
+    __slots__ = ("_answered", "_beyond", "bundle", "done", "error", "sent_at")
 
-    def __init__(
-        self, left: int, error: Callable[[BookieAnswer], QuireError], sent_at: float
-    ) -> None:
-        self.answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.left = left
+    def __init__(self, bundle: AddBundle, answered: Answered, error: ErrorOf, at: float) -> None:
+        self.bundle = bundle
+        self.done = 0
+        """Answers that came in order."""
         self.error = error
-        self.sent_at = sent_at
+        self.sent_at = at
+        self._answered = answered
+        self._beyond: set[int] = set()
+        """Numbers of other answers that came."""
 
-    def succeed(self) -> None:
-        self.left -= 1
-        if not self.left and not self.answer.done():
-            self.answer.set_result(None)
+    @property
+    def expected(self) -> int:
+        """The transaction to be answered next."""
+        return self.bundle.transaction + self.done
 
-    def fail(self, error: QuireError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
+    @property
+    def is_done(self) -> bool:
+        return self.done == len(self.bundle.entries)
+
+    def awaits(self, transaction: int) -> bool:
+        """Whether an add of the run has this transaction, and is not answered."""
+        place = transaction - self.bundle.transaction
+        return self.done <= place < len(self.bundle.entries) and place not in self._beyond
+
+    def take(self, transaction: int) -> None:
+        """Count an answer that came out of order."""
+        self._beyond.add(transaction - self.bundle.transaction)
+        self.advance(0)
+
+    def advance(self, count: int) -> None:
+        """Count answers that came in order."""
+        self.done += count
+        while self._beyond and self.done in self._beyond:
+            self._beyond.remove(self.done)
+            self.done += 1
+
+    def tell(self, outcome: QuireError | None) -> None:
+        tell(self._answered, outcome)
 
 
 class _Calls:
@@ -86,7 +114,9 @@ class BookieConnection(MessageStream):
         self._transactions = transactions or Transactions()
         self._calls: dict[int, _Calls] = {}
         self._adds: dict[int, _RunOfAdds] = {}
+        """Runs under way, by the transaction that each expects an answer to."""
         self._runs: dict[_RunOfAdds, None] = {}
+        """The same, by the time of sending."""
         self._alarm: asyncio.TimerHandle | None = None
         super().__init__(endpoint)
 
@@ -127,54 +157,92 @@ class BookieConnection(MessageStream):
                 self._calls.pop(number, None)
         return calls.answers
 
-    def add(
-        self,
-        prepared: PreparedRun,
-        error: Callable[[BookieAnswer], QuireError],
-    ) -> asyncio.Future[None]:
-        """Send the adds of a run; the future is done when all are answered with OK.
+    def add(self, bundle: AddBundle, answered: Answered, error: ErrorOf) -> None:
+        """Send the adds of a run. `answered` is called when all have an answer of OK, or with what
+        `error` says of the first other answer; never before this returns.
 
-        `error` says what another answer is. Raises `BookieUnavailableError` when the connection
-        is over.
+        Raises `BookieUnavailableError` when the connection is over.
         """
         self._check()
-        first, count = prepared.transaction, len(prepared.entries)
-        run = _RunOfAdds(count, error, self._loop.time())
-        self._adds.update(dict.fromkeys(range(first, first + count), run))
+        run = _RunOfAdds(bundle, answered, error, self._loop.time())
+        self._adds[run.expected] = run
         self._runs[run] = None
-        run.answer.add_done_callback(lambda _: self._runs.pop(run, None))
-        self._send(prepared.pieces)
+        self._send((bundle.requests,))
         if self._alarm is None:
             self._alarm = self._loop.call_later(self._timeout, self._look_at_runs)
-        return run.answer
 
     def _abandon(self, error: BookieUnavailableError) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        for run in list(self._runs):
-            run.fail(error)
+        runs, self._runs = self._runs, {}
+        self._adds.clear()
+        for run in runs:
+            run.tell(error)
         for calls in dict.fromkeys(self._calls.values()):
             calls.fail(error)
         self._calls.clear()
-        self._adds.clear()
 
     # Answers.
+
+    def _take_expected(self, data: bytes, at: int) -> int:
+        """Take the answers to one run at once, as many as came in order and say OK."""
+        added = wire3.read_added(data, at + SIZE.size)
+        run = None if added is None else self._adds.get(added[0])
+        if run is None:
+            return at
+        before = run.done
+        count = run.bundle.matched(before, data, at)
+        if count:
+            del self._adds[run.expected]
+            run.advance(count)
+            self._go_on(run)
+            bounds = run.bundle.bounds
+            at += bounds[before + count] - bounds[before]
+        return at
+
+    def _go_on(self, run: _RunOfAdds) -> None:
+        """Expect the next answer of a run, or tell that it has all."""
+        if run.is_done:
+            del self._runs[run]
+            run.tell(None)
+        else:
+            self._adds[run.expected] = run
+
+    def _run_of(self, transaction: int) -> _RunOfAdds | None:
+        """Return the run that awaits an answer. Bookies answer adds of a ledger in order."""
+        found = self._adds.get(transaction)
+        if found is None:
+            found = next((run for run in self._runs if run.awaits(transaction)), None)
+        return found
 
     def _take(self, message: bytes) -> None:
         added = wire3.read_added(message)
         if added is not None and added[1] == Status.OK:
-            run = self._adds.pop(added[0], None)
-            if run is not None:
-                run.succeed()
+            self._count(added[0])
             return
         answer = wire3.read_answer(message)
-        run = self._adds.pop(answer.transaction, None)
-        if run is not None:
-            run.fail(run.error(answer))
+        if answer.operation == Operation.ADD:
+            self._take_added(answer)
             return
         calls = self._calls.pop(answer.transaction, None)
         if calls is not None:
             calls.take(answer)
+
+    def _take_added(self, answer: BookieAnswer) -> None:
+        run = self._run_of(answer.transaction)
+        if answer.status == Status.OK:
+            self._count(answer.transaction)
+        elif run is not None:
+            self._forget(run)
+            run.tell(run.error(answer))
+
+    def _count(self, transaction: int) -> None:
+        """Count an entry as stored."""
+        run = self._run_of(transaction)
+        if run is not None:
+            del self._adds[run.expected]
+            run.take(transaction)
+            self._go_on(run)
 
     # Time.
 
@@ -187,4 +255,11 @@ class BookieConnection(MessageStream):
                 self._alarm = self._loop.call_at(run.sent_at + self._timeout, self._look_at_runs)
                 return
             self._look_whether_gone(run.sent_at)
-            run.fail(self.unavailable(f"no answer within {self._timeout:g} s"))
+            if run in self._runs:
+                self._forget(run)
+                run.tell(self.unavailable(f"no answer within {self._timeout:g} s"))
+
+    def _forget(self, run: _RunOfAdds) -> None:
+        """Expect no answer to a run any more."""
+        del self._adds[run.expected]
+        del self._runs[run]

@@ -1,6 +1,6 @@
 """One TCP connection to a bookie of Apache's, as a stream of messages with their sizes in front.
 
-A connection is opened once. What is sent before it stands waits, and all messages of one turn of
+A connection is opened once. Messages that are sent before it stands wait, and all of one turn of
 the loop go in one write. A connection that is over says why, and sends nothing any more.
 
 A message that exceeds `MESSAGE_BYTES_MAX`, or cannot be read, ends the connection.
@@ -98,6 +98,12 @@ class MessageStream(asyncio.Protocol):
     @abstractmethod
     def _take(self, message: bytes) -> None:
         """Take a message that is whole, without its size. Raises `MalformedError`."""
+
+    def _take_expected(self, data: bytes, at: int) -> int:
+        """Take messages at an offset that were expected there, byte for byte; return where the rest
+        begins. By default nothing is expected.
+        """
+        return at
 
     @abstractmethod
     def _abandon(self, error: BookieUnavailableError) -> None:
@@ -200,6 +206,9 @@ class MessageStream(asyncio.Protocol):
         """Take the messages that are whole; return where the rest begins."""
         at, end = 0, len(data)
         while at + SIZE.size <= end:
+            if (after := self._take_expected(data, at)) > at:
+                at = after
+                continue
             (size,) = SIZE.unpack_from(data, at)
             if size > wire3.MESSAGE_BYTES_MAX:
                 raise MalformedError(f"a message of {size} bytes")

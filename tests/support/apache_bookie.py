@@ -251,7 +251,7 @@ class _End(asyncio.Transport):
     def __init__(self, bookie: FakeApacheBookie, protocol: asyncio.Protocol) -> None:
         super().__init__()
         self._bookie = bookie
-        self._protocol = protocol
+        self.protocol = protocol
         self._received = b""
         self.is_second = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -293,7 +293,7 @@ class _End(asyncio.Transport):
         else:
             answer = await self._bookie.answer(message)
         if answer is not None and not self._over:
-            self._protocol.data_received(SIZE.pack(len(answer)) + answer)
+            self.protocol.data_received(SIZE.pack(len(answer)) + answer)
 
     def is_closing(self) -> bool:
         return self._over
@@ -314,4 +314,4 @@ class _End(asyncio.Transport):
         self._bookie.connections.discard(self)
         for task in list(self._tasks):
             task.cancel()
-        asyncio.get_running_loop().call_soon(self._protocol.connection_lost, error)
+        asyncio.get_running_loop().call_soon(self.protocol.connection_lost, error)
