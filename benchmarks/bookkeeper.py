@@ -6,8 +6,9 @@ Four bookies, ledgers 3/3/2 with CRC32C, entries of 1 KiB, synced journals; the 
 its throttle. The clients take turns, because other work on the machine slows both down: each ratio
 is the median of the rounds' ratios. All clients, and the bookies, are warmed up first.
 
-Appends are by the third protocol on both sides. Java reads by both protocols, and is compared in
-each. The goal is as many entries a second as Java's client.
+Appends are by the third protocol on both sides. quire reads by batches of the second protocol. Java
+reads entry by entry, by both protocols, and is compared in each. The goal is as many entries a
+second as Java's client.
 """
 
 from __future__ import annotations

@@ -163,6 +163,11 @@ class Stride(NamedTuple):
     write_quorum: int
     position: int
 
+    @property
+    def gives_all(self) -> bool:
+        """Whether every entry is written to every position."""
+        return self.write_quorum >= self.ensemble
+
     def gives(self, entry: EntryId) -> bool:
         """Return whether an entry is written to the position."""
         return (self.position - entry) % self.ensemble < self.write_quorum

@@ -105,6 +105,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.bookkeeper",
         "quire.ledger",
         "quire.metastore",
+        "quire.wire.adds",
         "quire.wire.varint",
     ),
     **{

@@ -2,9 +2,9 @@
 
 Such a bookie lacks much, and this link makes up for some of it:
 
-  - It reads one entry at a time, and denies one. Entries are read with many requests under way, and
-    nothing is denied that it was not asked for: a denial too many ends a ledger below acknowledged
-    entries.
+  - It denies one entry at a time, and reads one unless it is of release 4.17 or later: ranges are
+    batches there (batch_reads.py), and elsewhere many requests under way (single_reads.py). Nothing
+    is denied that it was not asked for: a denial too many ends a ledger below acknowledged entries.
   - A refusal may leave it before the fence of the same request is durable. A fencing read that is
     refused is followed by FORCE, which passes through the same journal after the fence.
   - Of explicit LACs the last one written wins, so only ascending ones are sent.
@@ -29,6 +29,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from quire.aio.answer import Answered, resolve
 from quire.aio.backoff import Backoff
 from quire.bookie import (
     READ_BYTES_MAX,
@@ -40,8 +41,10 @@ from quire.bookie import (
     refused,
 )
 from quire.bookkeeper import wire3
-from quire.bookkeeper.connection import BookieConnection, OpenTransport, to_address
+from quire.bookkeeper.batch_reads import RangeReads
+from quire.bookkeeper.connection import BookieConnection
 from quire.bookkeeper.held import Acknowledged, HeldIds
+from quire.bookkeeper.message_stream import Endpoint, OpenTransport
 from quire.bookkeeper.protobuf import MalformedError
 from quire.bookkeeper.shared_adds import SharedAdds
 from quire.bookkeeper.single_reads import SingleReads, WantedRange, last_frame, readings
@@ -57,6 +60,7 @@ from quire.errors import (
     UnsupportedError,
 )
 from quire.outline import Outline
+from quire.wire.adds import AddKind, RunEncoder
 
 REQUEST_SECONDS: Final = 5.0
 LIST_SECONDS: Final = 1.0
@@ -82,8 +86,8 @@ LACS_MAX: Final = 65_536
 class ApacheBookie:
     """The bookie at an address. Needs a running event loop and belongs to it.
 
-    Implements `quire.bookie.Bookie`. Connecting is on demand; after a failure requests fail at once
-    for a while (50 ms, growing to 1 s).
+    Implements `quire.bookie.Bookie`, and `RunLink` beside it. Connecting is on demand; after a
+    failure requests fail at once for a while (50 ms, growing to 1 s).
     """
 
     def __init__(
@@ -102,10 +106,10 @@ class ApacheBookie:
         self._bookie = address.bookie
         self._timeout = request_timeout
         self._list_timeout = list_timeout
-        self._tls = tls
-        self._connect = connect or to_address(address.address)
+        self._endpoint = Endpoint.of(address, request_timeout, tls, connect)
         self._connection: BookieConnection | None = None
         self._entries = SingleReads(self._error)
+        self._ranges = RangeReads(self._endpoint, self._entries, self._error)
         self._acknowledged = Acknowledged()
         self._failures = RECONNECT.pauses()
         self._not_before = 0.0
@@ -130,15 +134,7 @@ class ApacheBookie:
             raise BookieUnavailableError(self._bookie, held.over or "it cannot be reached")
         self._not_before = now + self._failures.next()
         self._acknowledged = Acknowledged()
-        host = self.address.address.rpartition(":")[0].strip("[]")
-        self._connection = BookieConnection(
-            self._bookie,
-            self._connect,
-            self._timeout,
-            self._tls,
-            host,
-            self._adds.transactions,
-        )
+        self._connection = BookieConnection(self._endpoint, self._adds.transactions)
         return self._connection
 
     async def close(self) -> None:
@@ -146,6 +142,7 @@ class ApacheBookie:
         self._closed = True
         if self._connection is not None:
             await self._connection.close()
+        await self._ranges.close()
 
     def _error(self, ledger: LedgerId, entry: EntryId, answer: BookieAnswer) -> QuireError:
         if answer.status == Status.UNAUTHORIZED and not answer.part.has(1):
@@ -170,17 +167,23 @@ class ApacheBookie:
         deferred: bool = False,
     ) -> asyncio.Future[None]:
         """See `Bookie.add`. Cancelling leaves the run in its place in the connection."""
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
-            prepared = self._adds.prepare(
-                self, ledger, key, run, recovery=recovery, deferred=deferred
-            )
-            error = partial(self._error, ledger, prepared.entries[0])
-            answer = self._link().add(prepared, error)
+            self._add(AddKind(ledger, key, recovery, deferred), run, partial(resolve, answer))
         except QuireError as error:
             return refused(error)
-        if deferred:
-            answer.add_done_callback(partial(self._acknowledged.note, ledger, prepared.entries))
         return answer
+
+    def send(self, encoder: RunEncoder, run: bytes, answered: Answered) -> None:
+        """See `RunLink.send`."""
+        self._add(encoder.kind, run, answered)
+
+    def _add(self, kind: AddKind, run: bytes, answered: Answered) -> None:
+        bundle, link = self._adds.prepare(self, kind, run), self._link()
+        if kind.deferred:
+            noted = partial(self._acknowledged.note, kind.ledger, bundle.entries)
+            answered = partial(_tell_both, noted, answered)
+        link.add(bundle, answered, partial(self._error, kind.ledger, bundle.entries[0]))
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         """See `Bookie.write_lac`. A fence is not looked at; lower LACs are not sent."""
@@ -215,7 +218,7 @@ class ApacheBookie:
         """See `Bookie.read`."""
         check_range(first, last)
         wanted = WantedRange(ledger, first, last, bytes_max, stride)
-        return await self._entries.read(self._link(), wanted, fence_key)
+        return await self._ranges.read(self._link(), wanted, fence_key)
 
     # The end of a ledger.
 
@@ -345,3 +348,8 @@ class ApacheBookie:
             raise self._error(0, NO_ENTRY, answer)
         total, free = answer.part.number(2, 0), answer.part.number(3, 0)
         return BookieInfo(self._bookie, self._writable, free, total, None, None)
+
+
+def _tell_both(first: Answered, second: Answered, outcome: Exception | None) -> None:
+    first(outcome)
+    second(outcome)

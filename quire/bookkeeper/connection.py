@@ -1,75 +1,81 @@
 """One connection to a bookie of Apache's, over the third protocol.
 
-Requests are sent in the order of the calls, all of one turn of the loop in one write. Answers
-come in any order and are matched by transaction. A connection is opened once: requests
-made before it stands wait, and when it breaks every call under way fails with the reason. A bookie
-resets a connection for a message that is too large, so one bad request would cost all others their
-answers; such requests are refused here.
+Requests are sent in the order of the calls. Answers come in any order and are matched by
+transaction. Requests made before the connection stands wait, and when it breaks every call under
+way fails with the reason. A bookie resets a connection for a message that is too large, so one bad
+request would cost all others their answers; such requests are refused before they come here.
 
-A run has one future for all its frames. A call that gets no answer in time breaks the connection if
-that brought nothing at all since: its other end is gone, or hangs.
+The answers to a run are compared with the bytes that are expected (add_bundles.py), and taken apart
+where they differ. A run calls back once, for all its frames. A call that gets no answer in time
+breaks the connection if that brought nothing at all since: its other end is gone, or hangs.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from quire.aio.tasks import Tasks
+from quire.aio.answer import Answered, tell
 from quire.aio.timing import time_limit
 from quire.bookkeeper import wire3
-from quire.bookkeeper.protobuf import MalformedError
-from quire.bookkeeper.shared_adds import PreparedRun, Transactions
+from quire.bookkeeper.add_bundles import AddBundle
+from quire.bookkeeper.message_stream import Endpoint, MessageStream
+from quire.bookkeeper.shared_adds import Transactions
 from quire.bookkeeper.status import Status
-from quire.bookkeeper.tls import ClientTls
-from quire.bookkeeper.wire3 import SIZE, BookieAnswer
-from quire.entry import BookieId
-from quire.errors import BookieUnavailableError, ClientRefusedError, QuireError
+from quire.bookkeeper.wire3 import SIZE, BookieAnswer, Operation
+from quire.errors import BookieUnavailableError, QuireError
 
-CONNECT_SECONDS: Final = 5.0
-
-Piece: TypeAlias = bytes | memoryview
 Make: TypeAlias = Callable[[int], bytes]
 """Gives a request for a transaction."""
 
-OpenTransport: TypeAlias = Callable[[asyncio.Protocol], Coroutine[Any, Any, asyncio.Transport]]
-"""Connects a protocol to the bookie. Raises `OSError`."""
-
-
-def to_address(address: str) -> OpenTransport:
-    """Return what connects to host:port over TCP."""
-    host, _, port = address.rpartition(":")
-
-    async def connect(protocol: asyncio.Protocol) -> asyncio.Transport:
-        loop = asyncio.get_running_loop()
-        made, _ = await loop.create_connection(lambda: protocol, host.strip("[]"), int(port))
-        return made
-
-    return connect
+ErrorOf: TypeAlias = Callable[[BookieAnswer], QuireError]
+"""Says what an answer other than OK is."""
 
 
 class _RunOfAdds:
-    """The adds of one run: how many are not answered, and the call that tells the caller."""
+    """The adds of one run: which are not answered, and the call that tells the caller."""
 
-    __slots__ = ("answer", "error", "left", "sent_at")
+    __slots__ = ("_answered", "_beyond", "bundle", "done", "error", "sent_at")
 
-    def __init__(
-        self, left: int, error: Callable[[BookieAnswer], QuireError], sent_at: float
-    ) -> None:
-        self.answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.left = left
+    def __init__(self, bundle: AddBundle, answered: Answered, error: ErrorOf, at: float) -> None:
+        self.bundle = bundle
+        self.done = 0
+        """Answers that came in order."""
         self.error = error
-        self.sent_at = sent_at
+        self.sent_at = at
+        self._answered = answered
+        self._beyond: set[int] = set()
+        """Numbers of other answers that came."""
 
-    def succeed(self) -> None:
-        self.left -= 1
-        if not self.left and not self.answer.done():
-            self.answer.set_result(None)
+    @property
+    def expected(self) -> int:
+        """The transaction to be answered next."""
+        return self.bundle.transaction + self.done
 
-    def fail(self, error: QuireError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
+    @property
+    def is_done(self) -> bool:
+        return self.done == len(self.bundle.entries)
+
+    def awaits(self, transaction: int) -> bool:
+        """Whether an add of the run has this transaction, and is not answered."""
+        place = transaction - self.bundle.transaction
+        return self.done <= place < len(self.bundle.entries) and place not in self._beyond
+
+    def take(self, transaction: int) -> None:
+        """Count an answer that came out of order."""
+        self._beyond.add(transaction - self.bundle.transaction)
+        self.advance(0)
+
+    def advance(self, count: int) -> None:
+        """Count answers that came in order."""
+        self.done += count
+        while self._beyond and self.done in self._beyond:
+            self._beyond.remove(self.done)
+            self.done += 1
+
+    def tell(self, outcome: QuireError | None) -> None:
+        tell(self._answered, outcome)
 
 
 class _Calls:
@@ -100,43 +106,19 @@ class _Calls:
         self.end()
 
 
-class BookieConnection(asyncio.Protocol):
+class BookieConnection(MessageStream):
     """See the module. Opened at once; needs a running loop."""
 
-    def __init__(
-        self,
-        bookie: BookieId,
-        connect: OpenTransport,
-        timeout: float,
-        tls: ClientTls | None = None,
-        server_name: str | None = None,
-        transactions: Transactions | None = None,
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, transactions: Transactions | None = None) -> None:
         """`transactions` are shared by all connections of a client."""
-        self._bookie = bookie
-        self._timeout = timeout
-        self._tls = tls
-        self._server_name = server_name
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self.is_open = False
-        """Whether it ever stood."""
-        self.over: str | None = None
-        """Why the connection is over, None while it is not."""
-        self._outbox: list[Piece] = []
-        self._flushing: asyncio.Handle | None = None
-        self._buffer = bytearray()
-        """The beginning of a message that is not whole."""
-        self._wanted = SIZE.size
-        """Bytes that the buffer needs before it is looked at again."""
-        self._heard_at = self._loop.time()
         self._transactions = transactions or Transactions()
         self._calls: dict[int, _Calls] = {}
         self._adds: dict[int, _RunOfAdds] = {}
+        """Runs under way, by the transaction that each expects an answer to."""
         self._runs: dict[_RunOfAdds, None] = {}
+        """The same, by the time of sending."""
         self._alarm: asyncio.TimerHandle | None = None
-        self._tasks = Tasks()
-        self._tasks.start(self._open(connect), f"connection to bookie {bookie}")
+        super().__init__(endpoint)
 
     async def call(self, make: Make, timeout: float | None = None) -> BookieAnswer:
         """Send the request that `make` gives for a transaction, and return the answer. Raises as
@@ -175,155 +157,92 @@ class BookieConnection(asyncio.Protocol):
                 self._calls.pop(number, None)
         return calls.answers
 
-    def add(
-        self,
-        prepared: PreparedRun,
-        error: Callable[[BookieAnswer], QuireError],
-    ) -> asyncio.Future[None]:
-        """Send the adds of a run; the future is done when all are answered with OK.
+    def add(self, bundle: AddBundle, answered: Answered, error: ErrorOf) -> None:
+        """Send the adds of a run. `answered` is called when all have an answer of OK, or with what
+        `error` says of the first other answer; never before this returns.
 
-        `error` says what another answer is. Raises `BookieUnavailableError` when the connection
-        is over.
+        Raises `BookieUnavailableError` when the connection is over.
         """
         self._check()
-        first, count = prepared.transaction, len(prepared.entries)
-        run = _RunOfAdds(count, error, self._loop.time())
-        self._adds.update(dict.fromkeys(range(first, first + count), run))
+        run = _RunOfAdds(bundle, answered, error, self._loop.time())
+        self._adds[run.expected] = run
         self._runs[run] = None
-        run.answer.add_done_callback(lambda _: self._runs.pop(run, None))
-        self._send(prepared.pieces)
+        self._send((bundle.requests,))
         if self._alarm is None:
             self._alarm = self._loop.call_later(self._timeout, self._look_at_runs)
-        return run.answer
 
-    def _check(self) -> None:
-        if self.over is not None:
-            raise self.unavailable(self.over)
-
-    def unavailable(self, reason: str) -> BookieUnavailableError:
-        """Return the error of a bookie that gave no answer."""
-        return BookieUnavailableError(self._bookie, reason)
-
-    async def close(self) -> None:
-        """Break all calls under way. Harmless when called again."""
-        self.end("its link was closed")
-        await self._tasks.stop()
-
-    def end(self, reason: str) -> None:
-        """Fail everything under way, and let nothing else begin."""
-        if self.over is not None:
-            return
-        self.over = reason
-        if self._transport is not None:
-            self._transport.abort()
+    def _abandon(self, error: BookieUnavailableError) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._outbox.clear()
-        self._tasks.cancel_others()
-        error = self.unavailable(reason)
-        for run in list(self._runs):
-            run.fail(error)
+        runs, self._runs = self._runs, {}
+        self._adds.clear()
+        for run in runs:
+            run.tell(error)
         for calls in dict.fromkeys(self._calls.values()):
             calls.fail(error)
         self._calls.clear()
-        self._adds.clear()
 
-    # Opening.
+    # Answers.
 
-    async def _open(self, connect: OpenTransport) -> None:
-        try:
-            async with time_limit(CONNECT_SECONDS):
-                self._transport = await connect(self)
-                if self._tls is not None:
-                    await self._start_tls(self._transport, self._tls)
-        except TimeoutError:
-            self.end(f"no connection within {CONNECT_SECONDS:g} s")
-        except (OSError, EOFError) as error:
-            self.end(str(error) or type(error).__name__)
-        except QuireError as error:
-            self.end(str(error))
-        else:
-            self.is_open = True
-            self._flush()
-
-    async def _start_tls(self, plain: asyncio.Transport, tls: ClientTls) -> None:
-        """Ask for TLS, and speak it. A bookie that refuses is not spoken to in plain text."""
-        transaction = self._transactions.take(1)
-        calls = self._calls[transaction] = _Calls(transaction, 1, self.unavailable("no answer"))
-        plain.write(wire3.start_tls(transaction))
-        await calls.all
-        (answer,) = calls.answers
-        if isinstance(answer, QuireError):
-            raise answer
-        if answer.status != Status.OK:
-            raise ClientRefusedError(
-                self._bookie, "it does not speak TLS, and tls=yes forbids anything else"
-            )
-        self._transport = await tls.over(plain, self, self._server_name or "")
-
-    # Sending.
-
-    def _send(self, pieces: Sequence[Piece]) -> None:
-        self._outbox += pieces
-        if self.is_open and self._flushing is None:
-            self._flushing = self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._flushing = None
-        if self._outbox and self._transport is not None and self.over is None:
-            pieces, self._outbox = self._outbox, []
-            self._transport.writelines(pieces)
-
-    # Reports of the transport.
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.end("it closed the connection" if error is None else str(error))
-
-    def data_received(self, data: bytes) -> None:
-        self._heard_at = self._loop.time()
-        if self._buffer:
-            self._buffer += data
-            if len(self._buffer) < self._wanted:
-                return
-            data = bytes(self._buffer)
-        try:
-            at = self._take_whole(data)
-        except MalformedError as error:
-            self.end(f"it does not speak BookKeeper's protocol: {error}")
-            at = len(data)
-        self._buffer = bytearray(data[at:])
-
-    def _take_whole(self, data: bytes) -> int:
-        """Take the messages that are whole; return where the rest begins."""
-        at, end = 0, len(data)
-        while at + SIZE.size <= end:
-            (size,) = SIZE.unpack_from(data, at)
-            if size > wire3.MESSAGE_BYTES_MAX:
-                raise MalformedError(f"a message of {size} bytes")
-            after = at + SIZE.size + size
-            if after > end:
-                self._wanted = after - at
-                return at
-            self._take(data[at + SIZE.size : after])
-            at = after
-        self._wanted = SIZE.size
+    def _take_expected(self, data: bytes, at: int) -> int:
+        """Take the answers to one run at once, as many as came in order and say OK."""
+        added = wire3.read_added(data, at + SIZE.size)
+        run = None if added is None else self._adds.get(added[0])
+        if run is None:
+            return at
+        before = run.done
+        count = run.bundle.matched(before, data, at)
+        if count:
+            del self._adds[run.expected]
+            run.advance(count)
+            self._go_on(run)
+            bounds = run.bundle.bounds
+            at += bounds[before + count] - bounds[before]
         return at
+
+    def _go_on(self, run: _RunOfAdds) -> None:
+        """Expect the next answer of a run, or tell that it has all."""
+        if run.is_done:
+            del self._runs[run]
+            run.tell(None)
+        else:
+            self._adds[run.expected] = run
+
+    def _run_of(self, transaction: int) -> _RunOfAdds | None:
+        """Return the run that awaits an answer. Bookies answer adds of a ledger in order."""
+        found = self._adds.get(transaction)
+        if found is None:
+            found = next((run for run in self._runs if run.awaits(transaction)), None)
+        return found
 
     def _take(self, message: bytes) -> None:
         added = wire3.read_added(message)
         if added is not None and added[1] == Status.OK:
-            run = self._adds.pop(added[0], None)
-            if run is not None:
-                run.succeed()
+            self._count(added[0])
             return
         answer = wire3.read_answer(message)
-        run = self._adds.pop(answer.transaction, None)
-        if run is not None:
-            run.fail(run.error(answer))
+        if answer.operation == Operation.ADD:
+            self._take_added(answer)
             return
         calls = self._calls.pop(answer.transaction, None)
         if calls is not None:
             calls.take(answer)
+
+    def _take_added(self, answer: BookieAnswer) -> None:
+        run = self._run_of(answer.transaction)
+        if answer.status == Status.OK:
+            self._count(answer.transaction)
+        elif run is not None:
+            self._forget(run)
+            run.tell(run.error(answer))
+
+    def _count(self, transaction: int) -> None:
+        """Count an entry as stored."""
+        run = self._run_of(transaction)
+        if run is not None:
+            del self._adds[run.expected]
+            run.take(transaction)
+            self._go_on(run)
 
     # Time.
 
@@ -336,8 +255,11 @@ class BookieConnection(asyncio.Protocol):
                 self._alarm = self._loop.call_at(run.sent_at + self._timeout, self._look_at_runs)
                 return
             self._look_whether_gone(run.sent_at)
-            run.fail(self.unavailable(f"no answer within {self._timeout:g} s"))
+            if run in self._runs:
+                self._forget(run)
+                run.tell(self.unavailable(f"no answer within {self._timeout:g} s"))
 
-    def _look_whether_gone(self, since: float) -> None:
-        if self._heard_at <= since:
-            self.end(f"it sent nothing for {self._loop.time() - since:.1f} s")
+    def _forget(self, run: _RunOfAdds) -> None:
+        """Expect no answer to a run any more."""
+        del self._adds[run.expected]
+        del self._runs[run]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
@@ -64,11 +63,9 @@ class Acknowledged:
     def __init__(self) -> None:
         self._ledgers: dict[LedgerId, HeldIds] = {}
 
-    def note(
-        self, ledger: LedgerId, entries: Sequence[EntryId], answer: asyncio.Future[None]
-    ) -> None:
-        """Note entries, which ascend, if the answer to their add acknowledges them."""
-        if answer.cancelled() or answer.exception() is not None:
+    def note(self, ledger: LedgerId, entries: Sequence[EntryId], outcome: Exception | None) -> None:
+        """Note entries, which ascend, if the outcome of their add acknowledges them."""
+        if outcome is not None:
             return
         held = self._ledgers.pop(ledger, None) or HeldIds()
         self._ledgers[ledger] = held  # last: the oldest are forgotten first

@@ -7,13 +7,14 @@ encode its adds was most of a writer's work, and was done once for each copy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from operator import sub
 from typing import Final, NamedTuple
 
-from quire.bookkeeper import wire3
-from quire.entry import EntryId, LedgerId
+from quire.bookkeeper.add_bundles import AddBundle, bundle
+from quire.bookkeeper.wire3 import FRAME_BYTES_MAX, AddEncoder
 from quire.errors import InvalidRequestError
-from quire.run import scan_run
+from quire.run import SIZE, scan_run
+from quire.wire.adds import AddKind
 
 
 class Transactions:
@@ -29,21 +30,16 @@ class Transactions:
         return first
 
 
-class PreparedRun(NamedTuple):
-    """A run as the requests that carry its frames."""
-
-    transaction: int
-    """The first request's; they ascend by one."""
-    entries: Sequence[EntryId]
-    pieces: list[bytes | memoryview]
+ENCODERS_MAX: Final = 1024
+"""Ledgers with an encoder that is kept for the next run."""
 
 
 class _Last(NamedTuple):
     """The run that was prepared last, and the links that have sent it."""
 
     run: bytes
-    asked: tuple[LedgerId, bytes, bool, bool]
-    prepared: PreparedRun
+    kind: AddKind
+    prepared: AddBundle
     senders: set[object]
 
 
@@ -53,51 +49,49 @@ class SharedAdds:
     def __init__(self) -> None:
         self.transactions: Final = Transactions()
         self._last: _Last | None = None
+        self._encoders: dict[AddKind, AddEncoder] = {}
 
-    def prepare(
-        self,
-        sender: object,
-        ledger: LedgerId,
-        key: bytes,
-        run: bytes,
-        *,
-        recovery: bool = False,
-        deferred: bool = False,
-    ) -> PreparedRun:
+    def prepare(self, sender: object, kind: AddKind, run: bytes) -> AddBundle:
         """Return a run as requests. The run of the call before, the same object, is prepared
         already, unless this sender has sent it: the answers to both could not be told apart.
 
         Args:
             sender: the link that sends it.
-            ledger: the ledger of the run.
-            key: its access key.
+            kind: the ledger of the run and its access key, and how it is written.
             run: the frames.
-            recovery: whether the adds pass a fence.
-            deferred: whether they are answered before they are synced.
 
         Raises:
             InvalidRequestError: the run is of another ledger, or has a frame that a bookie's
                 messages have no space for.
             CorruptEntryError: the run cannot be taken apart.
         """
-        last, asked = self._last, (ledger, key, recovery, deferred)
-        is_same = last is not None and last.run is run and last.asked == asked
+        last = self._last
+        is_same = last is not None and last.run is run and last.kind == kind
         if is_same and last is not None and sender not in last.senders:
             last.senders.add(sender)
             return last.prepared
         scanned = scan_run(run)
-        if scanned.ledger != ledger:
-            raise InvalidRequestError(f"run is of ledger {scanned.ledger}, not {ledger}")
-        view = memoryview(run)
-        frames = [(at.entry, view[at.offset : at.offset + at.size]) for at in scanned.frames]
-        largest = max(len(frame) for _, frame in frames)
-        if largest > wire3.FRAME_BYTES_MAX:
+        if scanned.ledger != kind.ledger:
+            raise InvalidRequestError(f"run is of ledger {scanned.ledger}, not {kind.ledger}")
+        bounds = scanned.bounds
+        sizes = [scanned.stride] if scanned.stride else map(sub, bounds[1:], bounds)
+        largest = max(sizes) - SIZE.size
+        if largest > FRAME_BYTES_MAX:
             raise InvalidRequestError(
-                f"a frame of {largest} bytes exceeds {wire3.FRAME_BYTES_MAX}, the limit of "
+                f"a frame of {largest} bytes exceeds {FRAME_BYTES_MAX}, the limit of "
                 "a bookie's messages (nettyMaxFrameSizeBytes): append smaller entries"
             )
-        first = self.transactions.take(len(frames))
-        encoder = wire3.AddEncoder(ledger, key, recovery=recovery, deferred=deferred)
-        prepared = PreparedRun(first, scanned.entries, encoder.encode(first, frames))
-        self._last = _Last(run, asked, prepared, {sender})
+        first = self.transactions.take(scanned.count)
+        prepared = bundle(self._encoder(kind), first, scanned)
+        self._last = _Last(run, kind, prepared, {sender})
         return prepared
+
+    def _encoder(self, kind: AddKind) -> AddEncoder:
+        found = self._encoders.get(kind)
+        if found is None:
+            ledger, key, recovery, deferred = kind
+            found = AddEncoder(ledger, key, recovery=recovery, deferred=deferred)
+            if len(self._encoders) >= ENCODERS_MAX:
+                del self._encoders[next(iter(self._encoders))]
+            self._encoders[kind] = found
+        return found

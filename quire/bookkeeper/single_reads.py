@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from quire.bookie import Stride
 from quire.bookkeeper import wire3
@@ -33,6 +33,9 @@ WINDOW_MAX: Final = 1024
 SIZES_MAX: Final = 1024
 """Ledgers to remember the size of entries of."""
 
+ErrorOf: TypeAlias = Callable[[LedgerId, EntryId, BookieAnswer], QuireError]
+"""Says what an answer other than OK is."""
+
 
 class WantedRange(NamedTuple):
     """The entries that a read is to bring."""
@@ -43,16 +46,24 @@ class WantedRange(NamedTuple):
     bytes_max: int
     stride: Stride | None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the bookie should hold every entry."""
+        return self.stride is None or self.stride.gives_all
+
+    def _gives(self, entry: EntryId) -> bool:
+        return self.stride is None or self.stride.gives(entry)
+
     def given(self, first: EntryId, last: EntryId) -> Iterable[EntryId]:
         """Return the ids of a range that the bookie should hold."""
         ids = range(first, last + 1)
-        return ids if self.stride is None else filter(self.stride.gives, ids)
+        return ids if self.is_whole else filter(self._gives, ids)
 
 
 class SingleReads:
     """Reads entries over a connection; `error` says what an answer other than OK is."""
 
-    def __init__(self, error: Callable[[LedgerId, EntryId, BookieAnswer], QuireError]) -> None:
+    def __init__(self, error: ErrorOf) -> None:
         self._error = error
         self._sizes: dict[LedgerId, int] = {}
         """The mean size of the frames that a read brought last, by ledger."""
@@ -80,7 +91,7 @@ class SingleReads:
         error = self._error(ledger, first, answer)
         if answer.status != Status.NO_ENTRY or first == last:
             raise error
-        return await self._read_after_gap(link, wanted, fence_key)
+        return await self.read_after_gap(link, wanted, fence_key)
 
     def _first_window(self, wanted: WantedRange) -> list[EntryId]:
         """Return the entries to ask for at once: one, unless the size of entries is known."""
@@ -173,8 +184,8 @@ class SingleReads:
             size += len(frame)
         return not denied  # most likely the end, or a gap: more would be asked for nothing
 
-    async def _read_after_gap(
-        self, link: BookieConnection, wanted: WantedRange, fence_key: bytes | None
+    async def read_after_gap(
+        self, link: BookieConnection, wanted: WantedRange, fence_key: bytes | None = None
     ) -> bytes:
         """Read the entries after the first one, which the bookie does not hold."""
         ledger, first, last, *_ = wanted

@@ -26,6 +26,7 @@ from quire.bookkeeper.protobuf import (
     field,
     number,
 )
+from quire.bookkeeper.status import Status
 from quire.entry import EntryId, LedgerId
 from quire.wire.varint import read_varint, varint
 
@@ -41,6 +42,9 @@ FRAME_BYTES_MAX: Final = MESSAGE_BYTES_MAX - OVERHEAD_BYTES
 
 PRIORITY: Final = 100
 """The priority of Java's clients; any above 0 is high."""
+
+SIZES_MAX: Final = 1024
+"""Sizes of frames that an encoder keeps the surrounding bytes of."""
 
 SIZE: Final = struct.Struct(">I")
 
@@ -183,37 +187,64 @@ class ReadEncoder:
 class AddEncoder:
     """The adds of one ledger: all but transaction, entry and lengths is made once."""
 
-    __slots__ = ("_after", "_before", "_head", "_ledger", "_tail")
+    __slots__ = ("_around", "_before", "_head", "_id", "_ledger", "_tail", "after")
 
     def __init__(self, ledger: LedgerId, key: bytes, *, recovery: bool, deferred: bool) -> None:
         self._head = encode([(1, VERSION), (2, Operation.ADD)]) + varint(3 << 3)
         self._tail = field(4, PRIORITY) if recovery else b""
+        self._id = ledger
         self._ledger = field(1, ledger) + varint(2 << 3)
         self._before = field(3, key) + varint(4 << 3 | BYTES)
         flags: list[Field] = [
             (5, AddFlag.DEFERRED if deferred else None),
             (100, RECOVERY if recovery else None),
         ]
-        self._after = encode(flags)
+        self.after = encode(flags)
+        """What stands after a frame."""
+        self._around: dict[tuple[int, int, int], tuple[bytes, bytes, bytes]] = {}
+
+    def around(
+        self, transaction_bytes: int, entry_bytes: int, frame_bytes: int
+    ) -> tuple[bytes, bytes, bytes]:
+        """Return what stands in a request before its transaction, between this and the entry, and
+        before the frame, where these take so many bytes.
+        """
+        asked = transaction_bytes, entry_bytes, frame_bytes
+        found = self._around.get(asked)
+        if found is None:
+            frame = self._before + varint(frame_bytes)
+            size = len(self._ledger) + entry_bytes + len(frame) + frame_bytes + len(self.after)
+            between = self._tail + _ADD_PART + varint(size) + self._ledger
+            header = varint(len(self._head) + transaction_bytes + len(self._tail))
+            start = _HEADER + header + self._head
+            whole = len(start) + transaction_bytes + len(between) + size - len(self._ledger)
+            found = SIZE.pack(whole) + start, between, frame
+            if len(self._around) >= SIZES_MAX:
+                self._around.clear()
+            self._around[asked] = found
+        return found
 
     def encode(
         self, transaction: int, frames: Iterable[tuple[EntryId, bytes | memoryview]]
     ) -> list[bytes | memoryview]:
         """Return the requests for some frames, in pieces; their transactions ascend by one."""
         pieces: list[bytes | memoryview] = []
-        for entry, frame in frames:
-            header = self._head + number(transaction) + self._tail
-            before = self._ledger + number(entry) + self._before + varint(len(frame))
-            size = len(before) + len(frame) + len(self._after)
-            start = b"".join(
-                (_HEADER, varint(len(header)), header, _ADD_PART, varint(size), before)
-            )
-            whole = len(start) + len(frame) + len(self._after)
-            pieces += (SIZE.pack(whole) + start, frame)
-            if self._after:
-                pieces.append(self._after)
-            transaction += 1
+        for each, (entry, frame) in enumerate(frames, transaction):
+            first, second = number(each), number(entry)
+            before, between, after = self.around(len(first), len(second), len(frame))
+            pieces += (b"".join((before, first, between, second, after)), frame, self.after)
         return pieces
+
+    def answer(self, transaction_bytes: int, entry_bytes: int) -> tuple[bytes, bytes]:
+        """Return what stands in the answer of a bookie that stored an entry, with its size, before
+        the transaction, and between this and the entry, which is the end.
+        """
+        part = field(1, Status.OK) + field(2, self._id) + varint(3 << 3)
+        size = varint(len(part) + entry_bytes)
+        between = field(2, Status.OK) + _ADD_PART + size + part
+        start = _HEADER + varint(len(_ADDED) + transaction_bytes) + _ADDED
+        whole = len(start) + transaction_bytes + len(between) + entry_bytes
+        return SIZE.pack(whole) + start, between
 
 
 def read_answer(data: bytes) -> BookieAnswer:
@@ -311,19 +342,20 @@ def _read_start(data: bytes) -> _Start | None:
     return _Start(operation, transaction, status, 0)
 
 
-def read_added(data: bytes) -> tuple[int, int] | None:
-    """Return transaction and status of the answer to an add, None for another answer.
+def read_added(data: bytes, at: int = 0) -> tuple[int, int] | None:
+    """Return transaction and status of the answer to an add that begins at an offset, without its
+    size. None for another answer, or for one that is not whole.
 
-    It looks at as many bytes as it must: one is read for every copy of every entry. A status that
-    is not 0 is to be looked for in the part, by `read_answer`.
+    It looks at as many bytes as it must. A status that is not 0 is to be looked for in the part, by
+    `read_answer`.
     """
-    if not data.startswith(_ADDED, 2) or data[0] != _HEADER[0]:
+    if not data.startswith(_ADDED, at + 2) or data[at] != _HEADER[0]:
         return None
     try:
-        transaction, at = read_varint(data, 2 + len(_ADDED))
-        if at != 2 + data[1] or data[at] != _STATUS:
+        transaction, end = read_varint(data, at + 2 + len(_ADDED))
+        if end != at + 2 + data[at + 1] or data[end] != _STATUS:
             return None
-        return transaction, read_varint(data, at + 1)[0]
+        return transaction, read_varint(data, end + 1)[0]
     except IndexError:
         return None
 

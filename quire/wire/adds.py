@@ -64,6 +64,18 @@ class EncodedRun(NamedTuple):
     """Bytes it takes in a message. An explicit LAC has no run, and takes some all the same."""
 
 
+class AddKind(NamedTuple):
+    """What the runs of one writer have in common."""
+
+    ledger: LedgerId
+    key: bytes
+    """The ledger's access key."""
+    recovery: bool = False
+    """Whether they pass a fence."""
+    deferred: bool = False
+    """Whether they are answered before they are durable."""
+
+
 class RunEncoder:
     """Prepares the runs of one writer: what stands before each of them is nearly always the same.
 
@@ -72,11 +84,12 @@ class RunEncoder:
     Raises `ValueError` or `TypeError` for values that do not fit their fields.
     """
 
-    __slots__ = ("_before", "_fields", "_last")
+    __slots__ = ("_before", "_fields", "_last", "kind")
 
     def __init__(
         self, ledger: LedgerId, key: bytes, *, recovery: bool = False, deferred: bool = False
     ) -> None:
+        self.kind = AddKind(ledger, key, recovery, deferred)
         fields = pb.AddRun(ledger=ledger, key=key, recovery=recovery, deferred=deferred)
         self._fields = fields.SerializeToString() + _RUN_TAG
         self._before = (-1, b"")

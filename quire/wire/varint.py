@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 _SHORT: Final = [bytes((number,)) for number in range(0x80)]
+_LOW: Final = [bytes((number | 0x80,)) for number in range(0x80)]
 
 
 def varint(number: int) -> bytes:
@@ -31,6 +32,22 @@ def varint(number: int) -> bytes:
         number >>= 7
     groups.append(number)
     return bytes(groups)
+
+
+def varints(first: int, count: int) -> list[bytes]:
+    """Return consecutive numbers from `first` on, each as `varint`; they share their high bytes."""
+    found: list[bytes] = []
+    at, end = first, first + count
+    while at < end:
+        low, high = at & 0x7F, at >> 7
+        stop = min(end, (high + 1) << 7)
+        if high:
+            rest = varint(high)
+            found += [each + rest for each in _LOW[low : low + stop - at]]
+        else:
+            found += _SHORT[at:stop]
+        at = stop
+    return found
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:

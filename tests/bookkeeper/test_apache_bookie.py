@@ -27,6 +27,7 @@ from quire.errors import (
     QuireError,
 )
 from quire.run import pack_run, split_run
+from quire.wire.adds import AddKind
 from tests.support.apache_bookie import FakeApacheBookie
 
 LEDGER = 7
@@ -275,7 +276,7 @@ async def test_an_answer_that_is_another_entry_is_damage() -> None:
 
 async def test_a_read_asks_at_once_for_what_fills_its_answer() -> None:
     """Once the size of a ledger's entries is known, a read waits for one answer."""
-    far = FakeApacheBookie()
+    far = FakeApacheBookie(batches=False)
     async with linked(far) as bookie:
         await bookie.add(LEDGER, KEY, run_of(*range(600)))
         link = bookie._link()
@@ -331,13 +332,16 @@ async def test_a_run_is_encoded_once_for_all_bookies_of_a_client() -> None:
     ]
     try:
         run = run_of(0, 1, 2)
-        prepared = [adds.prepare(link, LEDGER, KEY, run) for link in (*links, links[0])]
+        prepared = [adds.prepare(link, AddKind(LEDGER, KEY), run) for link in (*links, links[0])]
         assert prepared[0] is prepared[1] is prepared[2]
         assert prepared[3] is not prepared[0], "answers to both could not be told apart"
         assert prepared[3].transaction == prepared[0].transaction + 3
-        for flags in ({"recovery": True}, {"deferred": True}):
-            assert adds.prepare(links[1], LEDGER, KEY, run, **flags) is not prepared[3]
-        assert adds.prepare(links[1], LEDGER, b"other", run) is not prepared[3]
+        for kind in (
+            AddKind(LEDGER, KEY, recovery=True),
+            AddKind(LEDGER, KEY, deferred=True),
+            AddKind(LEDGER, b"other"),
+        ):
+            assert adds.prepare(links[1], kind, run) is not prepared[3]
         run = run_of(3, 4)
         await asyncio.gather(*(link.add(LEDGER, KEY, run) for link in links))
         await asyncio.gather(*(link.read(LEDGER, 3, 4) for link in links))

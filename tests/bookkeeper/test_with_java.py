@@ -18,6 +18,7 @@ from tests.interop.jars import JarsMissingError, install
 from tests.interop.runs import (
     Scene,
     all_writable,
+    closed_ledgers_are_read_by_batches,
     java_fences_quire,
     java_writes_quire_follows,
     quire_fences_java,
@@ -34,6 +35,7 @@ RUNS = (
     quire_fences_java,
     quire_writes_java_reads,
     java_fences_quire,
+    closed_ledgers_are_read_by_batches,
 )
 
 

@@ -40,6 +40,9 @@ class QuireServers(ApacheServers):
         """The store of the own records of the bookies."""
         return f"zk://127.0.0.1:{self.port}/quire-bookies/ledgers"
 
+    def knows_batches(self, bookie: str) -> bool:
+        return bookie in self._places or super().knows_batches(bookie)
+
     def quire(self, *arguments: object, store: str | None = None) -> Any:
         """Run a command of quire with the cluster's store, or another; return what it says."""
         given = self.writable_uri if store is None else store

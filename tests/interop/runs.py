@@ -7,7 +7,9 @@ import hashlib
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from unittest.mock import patch
 
+from quire.bookkeeper import single_reads, wire2
 from quire.client import Client
 from quire.entry import ENTRY_BYTES_MAX, DigestKind
 from quire.errors import LedgerFencedError, OutcomeUnknownError, UnauthorizedError
@@ -21,6 +23,9 @@ JAVA_NAMES = {
     DigestKind.NONE: "DUMMY",
 }
 COUNT = 40
+MANY = 500
+QUORUM = 3
+"""Bookies of an ensemble."""
 
 
 @dataclass
@@ -185,6 +190,28 @@ async def deleted_ledgers_are_gone_for_both(scene: Scene) -> None:
     raise AssertionError("Java reads a ledger that was deleted")
 
 
+async def closed_ledgers_are_read_by_batches(scene: Scene) -> None:
+    """From bookies that know batches, and from others entry by entry."""
+    ledger = await scene.java_creates()
+    await scene.ask("add", MANY)
+    await scene.ask("close")
+    reader = await scene.client.open_ledger(ledger, password=scene.secret)
+    knows = {scene.servers.knows_batches(each) for each in scene.servers.bookies}
+    for first in range(2 * QUORUM):  # each bookie is asked at first, and then again
+        with (
+            patch.object(wire2, "batch_read", wraps=wire2.batch_read) as batches,
+            patch.object(single_reads, "readings", wraps=single_reads.readings) as singles,
+        ):
+            found = [entry.payload async for entry in reader.read(first, None)]
+        assert found == payloads("java", MANY)[first:]
+        if knows == {True}:
+            assert batches.called
+            assert not singles.called, "single entries were read"
+        if knows == {False}:
+            assert singles.called, "a batch came from a bookie that knows none"
+            assert first < QUORUM or not batches.called, "a bookie was asked twice for batches"
+
+
 RUNS: dict[str, Callable[[Scene], Awaitable[None]]] = {
     each.__name__: each
     for each in (
@@ -196,6 +223,7 @@ RUNS: dict[str, Callable[[Scene], Awaitable[None]]] = {
         large_entries_travel_whole,
         a_log_is_led_twice,
         deleted_ledgers_are_gone_for_both,
+        closed_ledgers_are_read_by_batches,
     )
 }
 

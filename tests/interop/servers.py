@@ -173,6 +173,11 @@ class ApacheServers:
         with (self.directory / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log)
 
+    def knows_batches(self, bookie: str) -> bool:
+        """Whether the release of a bookie has batch reads."""
+        major, minor = self.jars.parent.name.split(".")[:2]
+        return (int(major), int(minor)) >= (4, 17)
+
     def pids(self) -> list[int]:
         """Return the pids of the bookies."""
         return [self._processes[name].pid for name in self.bookies]

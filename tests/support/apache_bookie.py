@@ -9,12 +9,16 @@ It keeps what such bookies were seen to do and what their source says, the bad h
   - lists of entries are never answered, if `lists` is False,
   - an ordinary add replaces an entry, and the ids inside the frame count,
   - deferred adds are visible at once, and gone after a crash,
-  - a message that is too large resets the connection.
+  - a message that is too large resets the connection,
+  - the first message of the second protocol makes a connection one of that protocol. Batch reads
+    are all of it here. If `batches` is False, one of them closes the connection, as at releases
+    before 4.17.
 """
 
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +29,11 @@ from quire.bookkeeper.protobuf import Field, Message, encode
 from quire.bookkeeper.status import Status
 from quire.bookkeeper.wire3 import PART, SIZE, AddFlag, Operation, ReadFlag
 from quire.entry import HEADER, LAC_HEADER, NO_ENTRY, EntryId, LedgerId
+
+BATCH = struct.Struct(">Iqqqiq")
+BATCH_WORD = 0x02070000
+BATCH_HEAD_BYTES = 36
+"""Counted as part of the bytes that a batch may have."""
 
 
 @dataclass
@@ -57,9 +66,12 @@ class Held:
 class FakeApacheBookie:
     """One bookie. `connect` is how an `ApacheBookie` reaches it in memory."""
 
-    def __init__(self, *, lists: bool = True) -> None:
+    def __init__(self, *, lists: bool = True, batches: bool = True) -> None:
         self.ledgers: dict[LedgerId, Held] = {}
         self.lists = lists
+        self.batches = batches
+        self.asked_batches: list[tuple[EntryId, int, int]] = []
+        """The first entry, the number of entries and the bytes of each batch that was asked for."""
         self.writable = True
         self.forces = True
         """Whether FORCE reaches the journal, for a test of what happens without it."""
@@ -106,6 +118,33 @@ class FakeApacheBookie:
         head = encode([(1, 3), (2, operation), (3, header.number(3))])
         answer = encode([(1, status), *fields])
         return encode([(1, head), (2, status), (PART[operation], answer)])
+
+    async def answer_batch(self, data: bytes) -> bytes | None:
+        """Return the answer to a message of the second protocol, None to close its connection."""
+        word, ledger, first, request, count, bytes_max = BATCH.unpack(data)
+        self.asked_batches.append((first, count, bytes_max))
+        if word != BATCH_WORD or not self.batches:
+            return None
+        code, body = self.batch(ledger, first, count, bytes_max)
+        head = struct.pack(">Iiqqq", BATCH_WORD, code, ledger, first, request)
+        return head + body
+
+    def batch(
+        self, ledger: LedgerId, first: EntryId, count: int, bytes_max: int
+    ) -> tuple[int, bytes]:
+        """Return the code and the frames that answer a batch read."""
+        held = self.ledgers.get(ledger)
+        if held is None:
+            return 1, b""
+        body, entry = b"", first
+        while (frame := held.frames.get(entry)) is not None and (
+            count <= 0 or entry < first + count
+        ):
+            piece = SIZE.pack(len(frame)) + frame
+            if body and BATCH_HEAD_BYTES + len(body) + len(piece) > bytes_max:
+                break
+            body, entry = body + piece, entry + 1
+        return (0, body) if body else (2, b"")
 
     def _authorize(self, ledger: LedgerId, key: bytes) -> Held | None:
         held = self.ledgers.setdefault(ledger, Held())
@@ -212,8 +251,9 @@ class _End(asyncio.Transport):
     def __init__(self, bookie: FakeApacheBookie, protocol: asyncio.Protocol) -> None:
         super().__init__()
         self._bookie = bookie
-        self._protocol = protocol
+        self.protocol = protocol
         self._received = b""
+        self.is_second = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = False
 
@@ -239,9 +279,21 @@ class _End(asyncio.Transport):
             task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, message: bytes) -> None:
-        answer = await self._bookie.answer(message)
+        is_second = message[:1] == b"\2"
+        if self.is_second and not is_second:
+            self.reset()
+            return
+        self.is_second = is_second
+        if self._bookie.mute:
+            return
+        if is_second:
+            answer = await self._bookie.answer_batch(message)
+            if answer is None:
+                self.abort()
+        else:
+            answer = await self._bookie.answer(message)
         if answer is not None and not self._over:
-            self._protocol.data_received(SIZE.pack(len(answer)) + answer)
+            self.protocol.data_received(SIZE.pack(len(answer)) + answer)
 
     def is_closing(self) -> bool:
         return self._over
@@ -262,4 +314,4 @@ class _End(asyncio.Transport):
         self._bookie.connections.discard(self)
         for task in list(self._tasks):
             task.cancel()
-        asyncio.get_running_loop().call_soon(self._protocol.connection_lost, error)
+        asyncio.get_running_loop().call_soon(self.protocol.connection_lost, error)

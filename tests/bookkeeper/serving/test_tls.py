@@ -8,11 +8,12 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from quire.bookie import BookieAddress
-from quire.bookkeeper import wire2, wire3
+from quire.bookkeeper import single_reads, wire2, wire3
 from quire.bookkeeper.apache_bookie import ApacheBookie
 from quire.bookkeeper.serving.port import TLS_ONLY, serve_bookkeeper
 from quire.bookkeeper.status import Status
@@ -83,6 +84,19 @@ async def test_a_client_with_a_certificate_writes_reads_and_fences(tmp_path: Pat
         assert [each for _, each in split_run(await taker.read(LEDGER, 2, 2))] == [large]
 
 
+async def test_batches_are_read_over_a_second_connection_with_tls(tmp_path: Path) -> None:
+    files = Directory(tmp_path)
+    async with (
+        served(files.bookie()) as scene,
+        linked(scene, files.client("one"), files.ca) as far,
+    ):
+        run = pack_run(frame(each) for each in range(40))
+        await far.add(LEDGER, KEY, run)
+        with patch.object(single_reads, "readings", wraps=single_reads.readings) as singles:
+            assert await far.read(LEDGER, 0, 99) == run
+        assert not singles.called
+
+
 async def test_without_tls_only_authentication_is_answered(tmp_path: Path) -> None:
     files = Directory(tmp_path)
     async with (
@@ -117,8 +131,9 @@ async def test_without_tls_only_authentication_is_answered(tmp_path: Path) -> No
         await scene.bookie.add(LEDGER, KEY, pack_run([frame(1)]))  # not fenced
         far = ApacheBookie(BookieAddress("b1", scene.address), request_timeout=SOON)
         try:
-            with pytest.raises(ClientRefusedError, match="bookie-tls=yes"):
-                await far.read(LEDGER, 0, 0)
+            for last in (0, 99):  # one entry, and a batch
+                with pytest.raises(ClientRefusedError, match="bookie-tls=yes"):
+                    await far.read(LEDGER, 0, last)
         finally:
             await far.close()
     assert "bookie-tls=yes" in TLS_ONLY

@@ -199,12 +199,12 @@ def remote(opener: Opener, listen_runs: str | None = None) -> Opener:
     return open_remote
 
 
-def apache(*, lists: bool) -> Opener:
+def apache(*, lists: bool = True, batches: bool = True) -> Opener:
     """The link to a bookie of Apache BookKeeper, over a bookie with the habits of these."""
 
     @asynccontextmanager
     async def open_apache(_: Path) -> AsyncIterator[Subject]:
-        far = FakeApacheBookie(lists=lists)
+        far = FakeApacheBookie(lists=lists, batches=batches)
         bookie = ApacheBookie(
             BookieAddress("b1", "memory:1"), list_timeout=0.02, connect=far.connect
         )
@@ -273,7 +273,11 @@ OPENERS: dict[str, Opener] = {
 }
 
 APACHE = "apache"
-OPENERS |= {APACHE: apache(lists=True), f"{APACHE}-without-lists": apache(lists=False)}
+OPENERS |= {
+    APACHE: apache(),
+    f"{APACHE}-without-lists": apache(lists=False),
+    f"{APACHE}-without-batches": apache(batches=False),
+}
 PORTED = "bookkeeper"
 PORTED_CAN = frozenset(
     {
@@ -300,6 +304,7 @@ CAPABILITIES: dict[str, frozenset[BookieCapability]] = {
     "remote-one-by-one": EVERYTHING - {BookieCapability.DENIES_RANGES},
     APACHE: frozenset({BookieCapability.DENIES_RANGES}),
     f"{APACHE}-without-lists": frozenset({BookieCapability.DENIES_RANGES}),
+    f"{APACHE}-without-batches": frozenset({BookieCapability.DENIES_RANGES}),
     f"{PORTED}-memory": PORTED_CAN,
     f"{PORTED}-node": PORTED_CAN,
 }
