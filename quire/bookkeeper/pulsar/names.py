@@ -19,7 +19,8 @@ from quire.errors import ConfigurationError, InvalidRequestError
 SINGLE: Final = -1
 """The index of a message that is in no batch, and the partition of a topic without partitions."""
 
-_PARTITION: Final = re.compile(r"-partition-([0-9]{1,9})\Z")
+_PARTITION: Final = re.compile(r"-partition-(0|[1-9][0-9]{0,8})\Z")
+"""The end of a partition's name. With a zero before the number Pulsar has another topic."""
 _ID: Final = re.compile(r"([0-9]{1,19}):([0-9]{1,19})(?::(-1|[0-9]{1,9})(?::(-1|[0-9]{1,9}))?)?")
 
 
