@@ -76,6 +76,11 @@ class TopicName:
         found = _PARTITION.search(self.topic)
         return SINGLE if found is None else int(found[1])
 
+    @property
+    def whole(self) -> TopicName:
+        """The topic whose partition the name means; the topic itself for a whole one."""
+        return TopicName(self.tenant, self.namespace, _PARTITION.sub("", self.topic))
+
     def partition(self, number: int) -> TopicName:
         """Return the name of a partition."""
         return TopicName(self.tenant, self.namespace, f"{self.topic}-partition-{number}")
