@@ -1,7 +1,7 @@
 # quire: every task of the project. `make help` lists them.
 # Nothing but Python ≥ 3.11 (with venv) and make is needed; what a target needs is installed into .venv.
 
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	  $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV   := .venv
 BIN    := $(VENV)/bin

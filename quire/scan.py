@@ -126,7 +126,7 @@ def _check_offset_found(name: str, wanted: int, piece: Slice, span: Span) -> Non
 def _pull(loop: asyncio.AbstractEventLoop, source: AsyncGenerator[T, None]) -> Iterator[T]:
     """Yield what an asynchronous generator of a loop yields, to any other thread."""
     try:
-        while (item := _wait(loop, anext(source, None))) is not None:
+        while (item := _next(loop, source)) is not None:
             yield item
     finally:
         ending = _end(source)
@@ -140,15 +140,16 @@ async def _end(source: AsyncGenerator[T, None]) -> None:
     await source.aclose()
 
 
-def _wait(loop: asyncio.AbstractEventLoop, step: Any) -> Any:
+def _next(loop: asyncio.AbstractEventLoop, source: AsyncGenerator[T, None]) -> T | None:
+    """Return the next item of a generator of another thread's loop, None after the last one."""
     if _running_loop() is loop:
         raise InvalidRequestError(
             "a scan was read on the client's own event loop, which would wait for itself: read it "
             "in another thread, as in `await asyncio.to_thread(reader.read_all)`"
         )
 
-    async def work() -> Any:
-        return await step
+    async def work() -> T | None:
+        return await anext(source, None)
 
     taken = work()
     try:

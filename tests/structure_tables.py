@@ -115,7 +115,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
             "quire.client_ledgers",
             "quire.ledger.reader",
         )
-        for module in ("ledgers", "pieces", "topic")
+        for module in ("ledgers", "look_back", "pieces", "topic")
     },
     "quire.bookkeeper.dlog.log": (*VALUES, "quire.bookkeeper", "quire.client_ledgers"),
     "quire.bookkeeper.serving": (

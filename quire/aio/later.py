@@ -14,10 +14,10 @@ from typing import Final
 
 
 class Later:
-    """Calls back so many seconds after it was asked to, and one turn of the loop.
+    """Calls back so many seconds after it was asked to, and two turns of the loop.
 
-    The turn is for a busy loop: its timers are late, and all that was ready before has its turn
-    first.
+    The turns are for a busy loop: its timers are late, and all that was ready before has its turn
+    first. So a caller that is answered in the meantime can make the call needless.
     """
 
     __slots__ = ("_due", "_is_set", "seconds")
@@ -37,14 +37,18 @@ class Later:
         self._due.append((loop.time() + self.seconds, callback))
         if not self._is_set:
             self._is_set = True
-            loop.call_later(self.seconds, loop.call_soon, self._ring, loop)
+            loop.call_later(self.seconds, self._ring, loop)
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
-        due, now = self._due, loop.time()
+        """Let those that are due now have their turns: not those that come due in these turns."""
+        loop.call_soon(loop.call_soon, self._call_due, loop, loop.time())
+
+    def _call_due(self, loop: asyncio.AbstractEventLoop, now: float) -> None:
+        due = self._due
         try:
             while due and due[0][0] <= now:
                 due.popleft()[1]()
         finally:
             self._is_set = bool(due)
             if due:
-                loop.call_at(due[0][0], loop.call_soon, self._ring, loop)
+                loop.call_at(due[0][0], self._ring, loop)

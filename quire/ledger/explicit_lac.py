@@ -20,6 +20,7 @@ class ExplicitLac:
     """Calls `tell(lac)` when LAC was not carried by an entry for as long as `later` waits."""
 
     __slots__ = (
+        "_awaited",
         "_context",
         "_entry_at",
         "_is_over",
@@ -34,7 +35,7 @@ class ExplicitLac:
     def __init__(self, later: Later, tell: Callable[[EntryId], None]) -> None:
         self.told = NO_ENTRY
         """The highest LAC that bookies were sent, in a frame or by itself."""
-        self._lac = NO_ENTRY
+        self._lac = self._awaited = NO_ENTRY
         self._later = later
         self._tell = tell
         self._context = copy_context()
@@ -53,7 +54,7 @@ class ExplicitLac:
         """Note where LAC is."""
         self._lac = lac
         if lac > self.told and not self._is_set:
-            self._is_set = True
+            self._is_set, self._awaited = True, lac
             self._later.call(self._loop, self._look)
 
     def tell_at_once(self, lac: EntryId) -> None:
@@ -70,6 +71,11 @@ class ExplicitLac:
         """Tell LAC, unless an entry has carried it or the writer is not idle."""
         self._is_set = False
         if self._lac <= self.told or self._is_over:
+            return
+        if self._lac > self._awaited:
+            # It has moved: its caller may have an answer, and not have had its turn.
+            self._is_set, self._awaited = True, self._lac
+            self._loop.call_soon(self._loop.call_soon, self._look)
             return
         idle_at = self._entry_at + self._later.seconds
         if idle_at > self._loop.time():

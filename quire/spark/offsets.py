@@ -86,12 +86,22 @@ def _parse(text: str, rest: End) -> Offsets:
     if word in _WORDS:
         return Offsets(_WORDS[word])
     try:
-        told = json.loads(text)
-    except ValueError:
+        told = json.loads(text, object_pairs_hook=_once)
+    except json.JSONDecodeError:
         told = None
     if not isinstance(told, dict):
         raise ValueError("write earliest, latest, or JSON such as " + '{"orders": 1200}')
     return Offsets(rest, tuple((log, _mark(log, value)) for log, value in sorted(told.items())))
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of an object. Raises `ValueError` for a log named twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"log {twice!r} is named twice: give one record number for it")
+    return found
 
 
 def _mark(log: str, value: Any) -> Mark:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.bookkeeper.protobuf import Field, encode
+from quire.bookkeeper.pulsar import chunks
 from quire.bookkeeper.pulsar.chunks import Chunks
 from quire.bookkeeper.pulsar.compression import UNPACKED_BYTES_MAX, unpack
 from quire.bookkeeper.pulsar.managed_ledger import ManagedLedgerPart, decode_managed_ledger
@@ -25,6 +26,7 @@ from quire.errors import (
     UnreadableContentError,
 )
 from tests.support.pulsar import AGAIN, ENTRIES, entry
+from tests.support.pulsar import chunk as chunk_entry
 
 AT = MessageId(-1, 7, 3)
 BASE: list[Field] = [(1, "p"), (2, 5), (3, 1000)]
@@ -102,11 +104,11 @@ def test_an_unfinished_message_ends_with_the_next_of_its_producer() -> None:
         assert isinstance(found, Chunk)
         return found
 
-    chunks = Chunks(None)
-    assert chunks.add(chunk("one", 0, b"a")) is None
-    assert chunks.add(chunk("two", 0, b"b")) is None
-    assert chunks.add(chunk("one", 1, b"c")) is None
-    found = chunks.add(chunk("two", 1, b"d"))
+    joining = Chunks(None)
+    assert joining.add(chunk("one", 0, b"a")) is None
+    assert joining.add(chunk("two", 0, b"b")) is None
+    assert joining.add(chunk("one", 1, b"c")) is None
+    found = joining.add(chunk("two", 1, b"d"))
     assert found is not None
     assert found.payload == b"bd"
 
@@ -120,10 +122,10 @@ def test_a_missing_chunk_is_named(start: MessageId | None) -> None:
         assert isinstance(found, Chunk)
         return found
 
-    chunks = Chunks(start)
-    assert chunks.add(chunk(0)) is None
+    joining = Chunks(start)
+    assert joining.add(chunk(0)) is None
     with pytest.raises(UnreadableContentError, match="7:5:-1 is chunk 2 of 4, and chunk 1 is miss"):
-        chunks.add(chunk(2))
+        joining.add(chunk(2))
     after = chunk(2).id.next
     with pytest.raises(UnreadableContentError, match=r"has no chunk before it.* at 7:6:-1:0"):
         Chunks(after).add(chunk(3))
@@ -136,6 +138,77 @@ def test_chunks_beyond_the_limit_are_refused() -> None:
     assert isinstance(chunk, Chunk)
     with pytest.raises(UnreadableContentError, match="bytes"):
         Chunks(None).add(chunk)
+
+
+def part(producer: str, uuid: str, number: int, count: int, size: int = 1) -> Chunk:
+    """Return a chunk of a message; entries are counted from 1 by its number."""
+    found = decode_entry(
+        MessageId(-1, 7, 1 + number), chunk_entry(producer, uuid, number, count, b"x" * size)
+    )
+    assert isinstance(found, Chunk)
+    return found
+
+
+def test_messages_that_never_end_are_let_go_the_oldest_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chunks, "BYTES_MAX", 10 * (chunks.PART_BYTES + 100))
+    joining = Chunks(None)
+    for number in range(5000):  # five times the number that was refused once
+        assert joining.add(part(f"p{number}", f"u{number}", 0, 3, 100)) is None
+    assert joining._held <= chunks.BYTES_MAX
+    assert joining.add(part("p4999", "u4999", 1, 3, 100)) is None
+    found = joining.add(part("p4999", "u4999", 2, 3, 100))
+    assert found is not None
+    assert found.payload == b"x" * 300
+    with pytest.raises(UnreadableContentError, match=r"7:2:-1 is chunk 1 of 3, .*began later.*7:2"):
+        joining.add(part("p7", "u7", 1, 3, 100))
+    # Its producer gave it up, and sends the next one.
+    assert joining.add(part("p7", "next", 0, 2)) is None
+    assert joining.add(part("p7", "u7", 1, 3, 100)) is None
+    found = joining.add(part("p7", "next", 1, 2))
+    assert found is not None
+
+
+def test_one_producer_is_remembered_once_however_many_messages_it_gives_up() -> None:
+    joining = Chunks(None)
+    for number in range(1000):
+        assert joining.add(part("p", f"u{number}", 0, 3)) is None
+    assert len(joining._begun) == len(joining._parts) == 1
+    assert joining._held == chunks.PART_BYTES + 1
+
+
+def test_names_of_producers_have_a_bound_past_which_nothing_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chunks, "NAMES_BYTES_MAX", 10 * chunks.weight("p00", "u"))
+    joining = Chunks(None)
+    assert joining.add(part("other", "u", 1, 2)) is None, "its beginning left the topic"
+    for number in range(20):
+        assert joining.add(part(f"p{number:02}", "u", 0, 2)) is None
+    assert len(joining._begun) == 10
+    assert joining.add(part("p19", "u", 1, 2)) is not None
+    late = part("p00", "u", 1, 2)
+    assert not joining.needs_look_back(late), "it began after the place that a look begins at"
+    with pytest.raises(UnreadableContentError, match=r"chunk 1 of 2, and names.*splitBytes"):
+        joining.add(late)
+
+
+def test_chunks_sent_again_after_the_last_one_are_no_message_of_before_the_start() -> None:
+    joining = Chunks(MessageId(-1, 7, 0))
+    assert joining.add(part("p", "u", 0, 2)) is None
+    assert joining.add(part("p", "u", 1, 2)) is not None
+    assert joining.add(part("p", "u", 1, 2)) is None
+    with pytest.raises(UnreadableContentError, match="no chunk before it"):
+        joining.add(part("q", "u", 1, 2))
+
+
+def test_equal_uuids_of_two_producers_are_two_messages() -> None:
+    joining = Chunks(None)
+    assert joining.add(part("p", "u", 0, 2, 1)) is None
+    assert joining.add(part("q", "u", 0, 2, 2)) is None
+    found = [joining.add(part(name, "u", 1, 2, size)) for name, size in (("q", 2), ("p", 1))]
+    assert [each and each.payload for each in found] == [b"xxxx", b"xx"]
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,13 @@ import pytest
 import quire
 from quire.bookkeeper.pieces import EntryPlace, LedgerPiece, within
 from quire.bookkeeper.protobuf import encode
-from quire.bookkeeper.pulsar import pieces
-from quire.bookkeeper.pulsar.messages import PulsarMessage
+from quire.bookkeeper.pulsar import chunks as joining
+from quire.bookkeeper.pulsar import look_back
+from quire.bookkeeper.pulsar.messages import Chunk, PulsarMessage, chunk_of
+from quire.bookkeeper.pulsar.names import MessageId
 from quire.bookkeeper.pulsar.pieces import list_pieces, read_piece
 from quire.client import Client
-from quire.errors import CorruptEntryError, UnreadableContentError
+from quire.errors import CorruptEntryError, CorruptRecordError, UnreadableContentError
 from quire.ledger.options import LedgerOptions
 from tests.bookkeeper.test_connect import URI, Tree, cluster
 from tests.bookkeeper.test_pulsar_topics import MANAGED, read, register, write
@@ -74,7 +76,7 @@ async def store(client: Client, tree: Tree, topic: str, entries: list[bytes], cu
 async def test_wherever_a_topic_is_cut_its_messages_are_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pieces, "LOOK_BACK_FIRST", 2)  # several looks
+    monkeypatch.setattr(look_back, "STEP_FIRST", 2)  # several looks
     joined = 0
     async with cluster() as tree, quire.connect(f"{URI}&write=true") as client:
         for seed in range(TOPICS):
@@ -157,6 +159,94 @@ async def test_a_message_that_began_in_a_deleted_ledger_is_named() -> None:
             await read_one(client, before[0])
         later = await list_pieces(client, "trimmed")
         assert [each.payload for each in await read_all(client, later)] == [b"after"]
+
+
+class Looks:
+    """Counts the entries that looks back read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.entries = 0
+        self._real = chunk_of
+        monkeypatch.setattr(look_back, "chunk_of", self._count)
+
+    def _count(self, at: MessageId, data: bytes) -> Chunk | None:
+        self.entries += 1
+        return self._real(at, data)
+
+
+async def test_each_entry_is_looked_at_a_few_times_however_many_messages_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = Looks(monkeypatch)
+    monkeypatch.setattr(look_back, "STEP_FIRST", 1)
+    monkeypatch.setattr(look_back, "STEP_MAX", 2)
+    before = 60
+    begun = [chunk(f"p{number}", f"u{number}", 0, 2) for number in range(before)]
+    ended = [chunk(f"p{number}", f"u{number}", 1, 2) for number in reversed(range(before))]
+    nowhere = [chunk(f"q{number}", f"v{number}", 1, 2) for number in range(before)]
+    async with cluster() as tree, quire.connect(f"{URI}&write=true") as client:
+        await store(client, tree, "orders", [*begun, *ended, *nowhere], 3)
+        first, second, third = await list_pieces(client, "orders")
+        assert len(await read_one(client, second)) == before
+        assert looks.entries <= 4 * before
+        looks.entries = 0
+        assert await read_one(client, third) == []
+        assert looks.entries <= 4 * 2 * before
+        assert await read_all(client, [first, second, third]) == await read(client, "orders")
+
+
+async def test_a_look_back_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = [chunk("a", "a-1", 0, 2), *(message(str(number)) for number in range(50))]
+    async with cluster() as tree, quire.connect(f"{URI}&write=true") as client:
+        await store(client, tree, "far", [*entries, chunk("a", "a-1", 1, 2), message("on")], 1)
+        (whole,) = await list_pieces(client, "far")
+        late = whole.narrow(51, 52)
+        assert [each.payload for each in await read_one(client, late)] == [b"xx", b"on"]
+        for name, bound in (("ENTRIES_MAX", 20), ("LOOKED_BYTES_MAX", 100)):
+            with monkeypatch.context() as smaller:
+                smaller.setattr(look_back, name, bound)
+                smaller.setattr(look_back, "STEP_FIRST", 2)
+                why = r":51:-1 is chunk 1 of 2, and [0-9]+ entries of [0-9]+ bytes.*entry 51"
+                with pytest.raises(UnreadableContentError, match=why) as refused:
+                    await read_one(client, late)
+                assert "producer 'a': read the topic whole" in str(refused.value)
+                after = whole.narrow(52, 52)
+                assert [each.payload for each in await read_one(client, after)] == [b"on"]
+        assert [each.payload for each in await read(client, "far")][-2:] == [b"xx", b"on"]
+
+
+async def test_a_look_back_holds_a_bounded_number_of_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(look_back, "STEP_FIRST", 2)
+    begun = [chunk(f"p{number:02}", "u", 0, 2) for number in range(30)]
+    async with cluster() as tree, quire.connect(f"{URI}&write=true") as client:
+        await store(client, tree, "names", [*begun, chunk("p00", "u", 1, 2)], 1)
+        (whole,) = await list_pieces(client, "names")
+        late = whole.narrow(30, 30)
+        assert len(await read_one(client, late)) == 1
+        monkeypatch.setattr(look_back, "NAMES_BYTES_MAX", 10 * joining.weight("p00"))
+        with pytest.raises(UnreadableContentError, match="producer 'p00'"):
+            await read_one(client, late)
+
+
+async def test_a_piece_goes_as_far_as_the_ledger_where_the_list_counts_less() -> None:
+    entries = [message("0"), message("1"), chunk("a", "a-1", 0, 2)]
+    rest = [chunk("a", "a-1", 1, 2), message("on")]
+    async with cluster() as tree, quire.connect(f"{URI}&write=true") as client:
+        for counted in range(4):
+            ledgers = [await write(client, each) for each in (entries, rest)]
+            await register(tree, f"t{counted}", [(ledgers[0], counted), (ledgers[1], 2)])
+            whole = await read(client, f"t{counted}")
+            assert [each.payload for each in whole] == [b"0", b"1", b"xx", b"on"]
+            listed = await list_pieces(client, f"t{counted}")
+            assert [each.entries for each in listed] == [3, 2]
+            assert await read_all(client, listed) == whole
+        short = await write(client, entries)
+        newest = await write(client, rest)
+        await register(tree, "short", [(short, 4), (newest, 2)])
+        with pytest.raises(CorruptRecordError, match="ends with entry 2, and 4 entries"):
+            await list_pieces(client, "short")
 
 
 async def test_errors_name_topic_ledger_and_remedy() -> None:

@@ -86,3 +86,31 @@ def test_nothing_is_told_after_the_end() -> None:
         assert told == []
 
     virtually(main)
+
+
+def test_a_caller_that_was_just_answered_may_still_append() -> None:
+    """In a busy loop the timer comes late: the entry after the one it was set for is confirmed."""
+
+    async def main() -> None:
+        loop, told = asyncio.get_running_loop(), list[int]()
+        later = Later(0.010)
+        teller = ExplicitLac(later, told.append)
+
+        def append() -> None:
+            teller.told = 1
+            teller.sent()
+
+        def answer() -> None:
+            teller.confirmed(1)
+            loop.call_soon(append)
+
+        later.call(loop, answer)  # in the very step in which LAC is looked at
+        teller.confirmed(0)
+        teller.told = 0
+        await asyncio.sleep(1)
+        assert told == []
+        teller.confirmed(2)
+        await asyncio.sleep(1)
+        assert told == [2]
+
+    virtually(main)

@@ -55,8 +55,8 @@ class ForeignSystemInMemory:
         number = 1 + max((max(each) for each in self.ledgers.values() if each), default=0)
         self.ledgers.setdefault((log, part), {})[number] = []
 
-    def full_name(self, name: str) -> str:
-        return name
+    def full_names(self, names: Sequence[str], store: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(names))
 
     def parse_place(self, text: str) -> tuple[int, RecordPlace]:
         part, number, entry = map(int, text.split(":"))

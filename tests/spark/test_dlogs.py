@@ -137,10 +137,20 @@ async def test_errors_name_the_log() -> None:
             await read_all(client, listed)
 
 
-def test_one_kind_of_logs_is_read_and_servers_are_kept() -> None:
+def test_a_log_has_one_name_however_it_is_given() -> None:
     with pytest.raises(ConfigurationError, match="topic and dlog say the same"):
         ForeignOptions.parse({"cluster": URI, "topic": "t", "dlog": LOG})
-    named = f"distributedlog://zoo1:2181{LOG}"
-    assert ForeignOptions.parse({"cluster": URI, "dlog": named}).logs == (named,)
+    cluster = "zk://zoo1,zoo2:2181/?ledgers=bookkeeper:/ledgers&write=true"
+    for named in (
+        LOG,
+        f"distributedlog://zoo1:2181;zoo2{LOG}",
+        f"distributedlog://zoo2;zoo1{LOG}, {LOG}, distributedlog-bk://zoo2;zoo1{LOG}",
+    ):
+        assert ForeignOptions.parse({"cluster": cluster, "dlog": named}).logs == (LOG,)
+    with pytest.raises(ConfigurationError, match=r"is at zoo3:2181, and the store zk://zoo1,zoo2"):
+        ForeignOptions.parse({"cluster": cluster, "dlog": f"{LOG}, distributedlog://zoo3{LOG}"})
+    for wrong in (f"/{LOG}/", f"{LOG}/", f"{LOG}/../orders", "distributedlog:///a/b"):
+        with pytest.raises(ConfigurationError, match=r"dlog=.*is not in the form"):
+            ForeignOptions.parse({"cluster": cluster, "dlog": wrong})
     with pytest.raises(ConfigurationError, match=r"dlog='orders'.*/namespace/name"):
         ForeignOptions.parse({"cluster": URI, "dlog": "orders"})

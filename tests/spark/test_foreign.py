@@ -79,6 +79,33 @@ def test_names_are_full_and_passwords_hidden() -> None:
     )
 
 
+def test_a_topic_has_one_name_and_is_not_read_beside_its_partition() -> None:
+    names = "orders, public/default/orders, persistent://public/default/orders"
+    found = ForeignOptions.parse({"cluster": URI, "topic": names})
+    assert found.logs == ("persistent://public/default/orders",)
+    for names in ("orders, orders-partition-3", "public/default/orders-partition-3, orders"):
+        with pytest.raises(ConfigurationError, match=r"orders-partition-3 is partition 3 of .*one"):
+            ForeignOptions.parse({"cluster": URI, "topic": names})
+    for names in ("orders, orders-partition-03", "orders-partition-0, orders-partition-1"):
+        assert len(ForeignOptions.parse({"cluster": URI, "topic": names}).logs) == 2
+    for wrong in ("orders/", "/public/default/orders", "public//orders", "persistent:/orders"):
+        with pytest.raises(ConfigurationError, match=r"topic=.*is not in the form"):
+            ForeignOptions.parse({"cluster": URI, "topic": wrong})
+
+
+def test_a_query_does_not_take_a_log_for_a_new_one_by_another_name() -> None:
+    whole = stream_options(cluster=URI, topic="orders")
+    part = "persistent://public/default/orders-partition-1"
+    whole.check_begun(["persistent://public/default/orders"])
+    whole.check_begun(["persistent://public/default/payments"])
+    stand = Stand(EntryPlace(1, 0), EntryPlace(1, 2))
+    with pytest.raises(ConfigurationError, match=r"partition 1 of .*orders, which is named"):
+        ForeignStreamReader(whole).latestOffset(to_json({(part, 1): stand}))
+    log = ForeignOptions.parse({"cluster": URI, "dlog": "/a/b"}, streaming=True)
+    with pytest.raises(ConfigurationError, match=r"one log has two names.*new checkpoint"):
+        log.check_begun(["distributedlog://nowhere:1/a/b"])
+
+
 def test_a_time_that_no_timestamp_holds_is_named() -> None:
     (piece,) = [LedgerPiece("t", -1, 7, 7, 0, 0, None, True, 7)]
     late = PulsarMessage(MessageId(-1, 7, 0), b"x", None, None, {}, 5, 2**62, "maker", 0, None)

@@ -57,6 +57,7 @@ def test_a_regular_expression_matches_whole_names() -> None:
     ("given", "message"),
     [
         ({"startingOffsets": "first"}, "startingOffsets='first'.*earliest, latest, or JSON"),
+        ({"startingOffsets": '{"a": 1, "b": 2, "a": 3}'}, "log 'a' is named twice: give one"),
         ({"startingOffsets": '{"a": {"0": 23}}'}, "no partitions: write one record number for 'a'"),
         ({"startingOffsets": '{"a": -3}'}, "-3 for 'a' is neither a record number"),
         ({"startingOffsets": '{"a": true}'}, "True for 'a' is neither a record number"),

@@ -52,12 +52,8 @@ async def list_segments(store: MetadataStore, ledgers: str, name: DlogName) -> l
         CorruptRecordError: a record is damaged, or a segment is missing.
         ConflictError: the log kept changing.
     """
+    check_servers(name, store.uri)
     hosts, root = _place(store.uri)
-    if name.servers and hosts and name.servers != hosts:
-        raise ConfigurationError(
-            f"log {name} is at {', '.join(sorted(name.servers))}, and the store {store.uri} is not:"
-            " name the same servers, or give the path of the log alone"
-        )
     namespace = await _namespace(store, name)
     if namespace is None:
         raise NoSuchDlogError(name.path, name.segments_path, store.uri)
@@ -74,6 +70,16 @@ async def list_segments(store: MetadataStore, ledgers: str, name: DlogName) -> l
         raise NoSuchDlogError(name.path, name.segments_path, store.uri) from None
     wanted = (NoSuchNodeError, ConflictError)
     return await retry(lambda: _look(store, name), on=wanted, backoff=PAUSES, attempts=ATTEMPTS_MAX)
+
+
+def check_servers(name: DlogName, uri: str) -> None:
+    """Raise `ConfigurationError` if a log's name has other servers than a store's URI."""
+    hosts, _ = _place(uri)
+    if name.servers and hosts and name.servers != hosts:
+        raise ConfigurationError(
+            f"log {name} is at {', '.join(sorted(name.servers))}, and the store {uri} is not:"
+            " name the same servers, or give the path of the log alone"
+        )
 
 
 def _place(uri: str) -> tuple[frozenset[str], str]:

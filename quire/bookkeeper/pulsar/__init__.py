@@ -6,7 +6,8 @@ broker that owns the topic notices no reader.
 
 Read `names.py` (topics and message ids), `managed_ledger.py` (the list of ledgers),
 `compression.py`, `messages.py` (the contents of an entry), `chunks.py`, which are pure;
-`ledgers.py`, `topic.py`, the reader, and `pieces.py` for several readers of one topic.
+`ledgers.py`, `topic.py`, the reader, and `pieces.py` with `look_back.py` for several readers of one
+topic.
 
 Not here: schemas, cursors, compacted topics, and all that docs/bookkeeper.md names as refused.
 

@@ -102,7 +102,24 @@ def decode_entry(at: MessageId, data: bytes) -> list[PulsarMessage] | Chunk:
         raise CorruptEntryError(at.ledger, at.entry, str(error)) from error
 
 
-def _decode(at: MessageId, data: bytes) -> list[PulsarMessage] | Chunk:
+def chunk_of(at: MessageId, data: bytes) -> Chunk | None:
+    """Return the chunk that an entry holds, None for everything else; nothing is unpacked.
+
+    Encrypted chunks and chunks of transactions are left out: all chunks of a message are, or none.
+
+    Raises `CorruptEntryError` for damaged bytes, or another kind of entry.
+    """
+    try:
+        index, metadata, body = _opened(data)
+        if metadata.has(20) or _refused(metadata) or not _is_chunk(metadata):
+            return None
+        return _chunk(at, metadata, body, index)
+    except MalformedError as error:
+        raise CorruptEntryError(at.ledger, at.entry, str(error)) from error
+
+
+def _opened(data: bytes) -> tuple[int | None, Message, bytes]:
+    """Return the broker's index of an entry, its metadata, and its payload."""
     index: int | None = None
     begin = 0
     if _magic(data, begin) == _BROKER:
@@ -112,18 +129,25 @@ def _decode(at: MessageId, data: bytes) -> list[PulsarMessage] | Chunk:
     if _magic(data, begin) == _CHECKED:
         begin = _checked(data, begin + _U16.size)
     head, begin = _sized(data, begin)
-    metadata = Message(head)
+    return index, Message(head), data[begin:]
+
+
+def _decode(at: MessageId, data: bytes) -> list[PulsarMessage] | Chunk:
+    index, metadata, body = _opened(data)
     if metadata.has(20):  # a marker; tested first: markers of transactions name them, too
         return []
-    _refuse(at, metadata)
-    body = data[begin:]
-    codec, size = metadata.number(8, 0), metadata.number(9, 0)
-    if metadata.has(29) and metadata.number(27, 1) > 1:
+    if refused := _refused(metadata):
+        raise UnreadableContentError(f"message {at}", *refused)
+    if _is_chunk(metadata):
         return _chunk(at, metadata, body, index)
-    payload = unpack(codec, body, size)
+    payload = unpack(metadata.number(8, 0), body, metadata.number(9, 0))
     if metadata.has(11):
         return _batch(at, metadata, payload, index)
     return [_message(at, metadata, payload, index)]
+
+
+def _is_chunk(metadata: Message) -> bool:
+    return metadata.has(29) and metadata.number(27, 1) > 1
 
 
 def _magic(data: bytes, begin: int) -> int | None:
@@ -151,18 +175,16 @@ def _checked(data: bytes, begin: int) -> int:
     return begin + _U32.size
 
 
-def _refuse(at: MessageId, metadata: Message) -> None:
-    place = f"message {at}"
+def _refused(metadata: Message) -> tuple[str, str] | None:
+    """Return why a message cannot be read, and the remedy; None for a readable message."""
     if metadata.has(13) or metadata.has(14) or metadata.has(15):
-        raise UnreadableContentError(
-            place, "is encrypted", "read the topic with a Pulsar client that has the key"
-        )
+        return "is encrypted", "read the topic with a Pulsar client that has the key"
     if metadata.has(22) or metadata.has(23):
-        raise UnreadableContentError(
-            place,
+        return (
             "is part of a transaction, and only a broker knows whether it was aborted",
             "read the topic with a Pulsar client",
         )
+    return None
 
 
 def _chunk(at: MessageId, metadata: Message, body: bytes, index: int | None) -> Chunk:

@@ -19,7 +19,8 @@ from quire.errors import ConfigurationError, InvalidRequestError
 SINGLE: Final = -1
 """The index of a message that is in no batch, and the partition of a topic without partitions."""
 
-_PARTITION: Final = re.compile(r"-partition-([0-9]{1,9})\Z")
+_PARTITION: Final = re.compile(r"-partition-(0|[1-9][0-9]{0,8})\Z")
+"""The end of a partition's name. With a zero before the number Pulsar has another topic."""
 _ID: Final = re.compile(r"([0-9]{1,19}):([0-9]{1,19})(?::(-1|[0-9]{1,9})(?::(-1|[0-9]{1,9}))?)?")
 
 
@@ -74,6 +75,11 @@ class TopicName:
         """The number of the partition that the name means, -1 for a whole topic."""
         found = _PARTITION.search(self.topic)
         return SINGLE if found is None else int(found[1])
+
+    @property
+    def whole(self) -> TopicName:
+        """The topic whose partition the name means; the topic itself for a whole one."""
+        return TopicName(self.tenant, self.namespace, _PARTITION.sub("", self.topic))
 
     def partition(self, number: int) -> TopicName:
         """Return the name of a partition."""

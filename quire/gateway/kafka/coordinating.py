@@ -20,12 +20,12 @@ from quire.aio.tasks import Tasks, first_of
 from quire.aio.timing import time_limit
 from quire.client import Client
 from quire.election.leadership import Leadership
-from quire.errors import InvalidRequestError, LeadershipLostError, NoSuchCursorError, QuireError
+from quire.errors import InvalidRequestError, NoSuchCursorError, QuireError
 from quire.gateway.answers import BusyError, GatewayError
 from quire.gateway.elections import election_of_group
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
 from quire.gateway.kafka.commits import OffsetCommits
-from quire.gateway.kafka.errors import code_of
+from quire.gateway.kafka.errors import code_of, group_code_of
 from quire.gateway.kafka.groups import ConsumerGroup, JoinAnswer, JoinRequest, PartAnswer
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.nodes import BrokerNode, node_at
@@ -485,13 +485,6 @@ async def _move(broker: Broker, led: LedGroup, log: str, group: str, offset: int
         await cursors.reset(group, offset)
     else:
         await cursor.advance(offset if position is None else position)
-
-
-def group_code_of(error: Exception) -> ErrorCode:
-    """Return the code that answers an error of a request about a group."""
-    if isinstance(error, LeadershipLostError):
-        return ErrorCode.not_coordinator
-    return code_of(error)
 
 
 def _setter(future: asyncio.Future[Any]) -> Callable[[Any], None]:

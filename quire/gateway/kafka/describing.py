@@ -15,8 +15,8 @@ from kio.schema.errors import ErrorCode
 
 from quire.errors import NoSuchCursorError, NoSuchLogError, NotPermittedError, QuireError
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
-from quire.gateway.kafka.coordinating import Coordinators, LedGroup, group_code_of
-from quire.gateway.kafka.errors import code_of
+from quire.gateway.kafka.coordinating import Coordinators, LedGroup
+from quire.gateway.kafka.errors import code_of, group_code_of
 from quire.gateway.kafka.groups import ConsumerGroup, Stage
 from quire.gateway.kafka.messages import Fields
 from quire.rights.roles import Action

@@ -77,3 +77,10 @@ def codes_of(fields: Mapping[str, object]) -> Iterator[ErrorCode]:
                 if not isinstance(each, Mapping):
                     break
                 yield from codes_of(each)
+
+
+def group_code_of(error: Exception) -> ErrorCode:
+    """Return the code that answers an error of a request about a group."""
+    if isinstance(error, LeadershipLostError):
+        return ErrorCode.not_coordinator
+    return code_of(error)

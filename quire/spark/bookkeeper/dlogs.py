@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import pyarrow as pa
 
+from quire.bookkeeper.dlog.listing import check_servers
 from quire.bookkeeper.dlog.log import DlogPiece, DlogRecord, read_piece, whole_segments
 from quire.bookkeeper.dlog.names import DlogName, Dlsn
 from quire.bookkeeper.pieces import EntryPlace, LedgerPiece, naming
@@ -50,10 +51,12 @@ class DistributedLogs:
         """See `ForeignSystem`."""
         return COLUMNS
 
-    def full_name(self, name: str) -> str:
-        """See `ForeignSystem`. A name with servers keeps them: each listing compares them."""
-        found = DlogName.parse(name)
-        return name if found.servers else found.path
+    def full_names(self, names: Sequence[str], store: str) -> tuple[str, ...]:
+        """See `ForeignSystem`. The full name is the path: servers are those of the store."""
+        found = list(map(DlogName.parse, names))
+        for name in found:
+            check_servers(name, store)
+        return tuple(dict.fromkeys(name.path for name in found))
 
     def parse_place(self, text: str) -> tuple[int, RecordPlace]:
         """See `ForeignSystem`."""

@@ -57,7 +57,7 @@ class ForeignOptions:
         cluster = given.required("cluster")
         _check_cluster(cluster)
         kind, system = _system(given)
-        logs = given.get(kind, _logs_of(system), None) or ()
+        logs = given.get(kind, _logs_of(system, cluster), None) or ()
         places = _places_of(system)
         found = cls(
             cluster=cluster,
@@ -123,6 +123,19 @@ class ForeignOptions:
                         f"partitions with entries are {known} (-1: it has no partitions)"
                     )
 
+    def check_begun(self, begun: Collection[str]) -> None:
+        """Raise `ConfigurationError` when a log that a query has begun has another name now.
+
+        The query would take it for a new one, and read it again.
+        """
+        store, _ = split_uri(self.cluster)
+        names = {*begun, *self.logs}
+        if len(self.system.full_names(sorted(names), store)) < len(names):
+            raise ConfigurationError(
+                f"option {self.kind} names {', '.join(self.logs)}, and the query's checkpoint "
+                f"{', '.join(sorted(begun))}: one log has two names, so begin a new checkpoint"
+            )
+
     def with_columns(self, names: Sequence[str]) -> ForeignOptions:
         """Return the options with the columns of a schema that the reader was given.
 
@@ -175,9 +188,11 @@ def _columns_of(system: ForeignSystem) -> Callable[[str], tuple[str, ...]]:
     return parse
 
 
-def _logs_of(system: ForeignSystem) -> Callable[[str], Any]:
+def _logs_of(system: ForeignSystem, cluster: str) -> Callable[[str], Any]:
+    store, _ = split_uri(cluster)
+
     def parse(text: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(map(system.full_name, names_of(text))))
+        return system.full_names(names_of(text), store)
 
     return parse
 

@@ -113,6 +113,7 @@ class ForeignStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self, began: Stands, entries_max: int | None) -> Stands:
         """Where the next batch ends in each part, never before the query's beginning."""
+        self._options.check_begun({log for log, _ in began})
         ends = dict(began)
         stands: Stands = {}
         left: Found = {}

@@ -52,8 +52,14 @@ class ForeignSystem(Protocol):
     def columns(self) -> Mapping[str, RowColumn]:
         """The columns of its rows by name, in their order."""
 
-    def full_name(self, name: str) -> str:
-        """Return the name of a log in full. Raises `ConfigurationError` for a wrong one."""
+    def full_names(self, names: Sequence[str], store: str) -> tuple[str, ...]:
+        """Return the names of logs in full, each log once, in their order.
+
+        A log has one name in full: it is in the rows and in the checkpoints of streams.
+
+        Raises `ConfigurationError` for a wrong name, for a log that is not in the metadata store
+        with this URI, and for two logs of which one holds the other.
+        """
 
     def parse_place(self, text: str) -> tuple[int, RecordPlace]:
         """Return the part and the place that a text means. Raises `InvalidRequestError`."""

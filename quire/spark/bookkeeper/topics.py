@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from quire.bookkeeper.pieces import EntryPlace, LedgerPiece
 from quire.bookkeeper.pulsar.messages import PulsarMessage
-from quire.bookkeeper.pulsar.names import MessageId, TopicName
+from quire.bookkeeper.pulsar.names import SINGLE, MessageId, TopicName
 from quire.bookkeeper.pulsar.pieces import list_pieces, read_piece
 from quire.client_ledgers import LedgerClient
-from quire.errors import UnreadableContentError
+from quire.errors import ConfigurationError, UnreadableContentError
 from quire.spark.bookkeeper.system import RecordPlace, RowColumn
 
 _MS_MAX: Final = (2**63 - 1) // 1000
@@ -75,9 +75,16 @@ class Topics:
         """See `ForeignSystem`."""
         return COLUMNS
 
-    def full_name(self, name: str) -> str:
-        """See `ForeignSystem`."""
-        return str(TopicName.parse(name))
+    def full_names(self, names: Sequence[str], store: str) -> tuple[str, ...]:
+        """See `ForeignSystem`. A topic holds its partitions."""
+        found = dict.fromkeys(map(TopicName.parse, names))
+        for one in found:
+            if one.number != SINGLE and one.whole in found:
+                raise ConfigurationError(
+                    f"topic {one} is partition {one.number} of {one.whole}, which is named as "
+                    "well: its messages would be read twice, so name one of them"
+                )
+        return tuple(map(str, found))
 
     def parse_place(self, text: str) -> tuple[int, RecordPlace]:
         """See `ForeignSystem`."""
