@@ -17,6 +17,12 @@ from quire.wire.transport import cannot_listen, split_address
 GRACE_SECONDS: Final = 5
 """How long answers under way may take when a server ends."""
 
+IDLE_SECONDS: Final = 75
+"""A connection without requests is closed after so long. Clients and load balancers keep theirs
+for 60 s at most by default, mostly. The one that closes it should be the client: a request that is
+sent while the server closes the connection is lost, and only the client can tell.
+"""
+
 
 def bind(listen: str) -> socket.socket:
     """Return a socket that listens on host:port. Raises `ConfigurationError`."""
@@ -65,6 +71,7 @@ async def serve_application(
         access_log=False,
         lifespan="off",
         server_header=False,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
         **more,
     )

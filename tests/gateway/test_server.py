@@ -8,15 +8,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click.testing
 import httpx
 import pytest
+import uvicorn
 from aiokafka import AIOKafkaProducer
 
 from quire.cli.gateway import read_tokens
 from quire.cli.root import main
 from quire.errors import ConfigurationError
+from quire.gateway.limits import BODY_BYTES_MAX
 from quire.gateway.place import GatewayPlace
 from quire.gateway.server import serve_gateway
 from quire.gateway.tokens import Token
@@ -93,6 +96,41 @@ async def test_a_stream_ends_when_its_reader_goes() -> None:
                 if line.startswith("data: "):
                     assert '"value": "a"' in line
                     break
+
+
+async def test_a_client_that_sends_a_body_in_vain_gets_its_answer() -> None:
+    async with served(MemoryCluster()) as gateway, httpx.AsyncClient() as http:
+        records = f"{gateway}/v1/logs/orders/records"
+        for path, body, status in (
+            (records, bytes(BODY_BYTES_MAX + 1), 413),
+            (f"{gateway}/v1/nothing", bytes(BODY_BYTES_MAX), 404),
+        ):
+            connections = _connections(http)
+            assert (await http.post(path, content=body)).status_code == status
+            assert (await http.get(f"{gateway}/livez")).status_code == 200
+            assert connections in ([], _connections(http)), "the connection was closed"
+
+
+def _connections(http: httpx.AsyncClient) -> list[object]:
+    transport = http._transport
+    assert isinstance(transport, httpx.AsyncHTTPTransport)
+    return list(transport._pool.connections)
+
+
+async def test_a_connection_outlives_the_idle_times_of_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    configured: list[uvicorn.Config] = []
+
+    class Config(uvicorn.Config):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            configured.append(self)
+
+    monkeypatch.setattr(uvicorn, "Config", Config)
+    async with served(MemoryCluster()):
+        (config,) = configured
+    assert config.timeout_keep_alive > 60, "a client may send as the server closes the connection"
 
 
 async def test_a_port_in_use_is_named() -> None:
