@@ -25,7 +25,7 @@ from quire.gateway.answers import BusyError, GatewayError
 from quire.gateway.elections import election_of_group
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
 from quire.gateway.kafka.commits import OffsetCommits
-from quire.gateway.kafka.errors import code_of, group_code_of
+from quire.gateway.kafka.errors import group_code_of
 from quire.gateway.kafka.groups import ConsumerGroup, JoinAnswer, JoinRequest, PartAnswer
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.nodes import BrokerNode, node_at
@@ -416,60 +416,6 @@ class Coordinating:
         except (QuireError, GatewayError) as error:
             return group_code_of(error)
         return ErrorCode.none
-
-    async def committed(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
-        """Answer OffsetFetch: where the cursors of the group are."""
-        groups = getattr(request, "groups", None)
-        if groups is None:
-            topics = await self._committed(broker, session, request.group_id, request.topics)
-            return {"topics": topics, "error_code": ErrorCode.none}
-        return {
-            "groups": [
-                {
-                    "group_id": each.group_id,
-                    "topics": await self._committed(broker, session, each.group_id, each.topics),
-                    "error_code": ErrorCode.none,
-                }
-                for each in groups
-            ]
-        }
-
-    async def _committed(
-        self, broker: Broker, session: KafkaSession, group: str, topics: Any
-    ) -> list[Fields]:
-        if topics is None:
-            names = await broker.client.list_logs()
-            asked = {name: (PARTITION,) for name in names if broker.may(session, Action.READ, name)}
-        else:
-            asked = {each.name: each.partition_indexes for each in topics}
-        answers: list[Fields] = []
-        for name, partitions in asked.items():
-            found = [
-                await self._committed_one(broker, session, group, name, each) for each in partitions
-            ]
-            if topics is not None or found[0]["committed_offset"] >= 0:
-                answers.append({"name": name, "partitions": found})
-        return answers
-
-    async def _committed_one(
-        self, broker: Broker, session: KafkaSession, group: str, name: str, partition: int
-    ) -> dict[str, Any]:
-        offset, code = -1, ErrorCode.none
-        try:
-            broker.check(session, Action.READ, name)
-            if partition == PARTITION:
-                cursor = await broker.client.log_cursors(name).find(group)
-                offset = await cursor.offset()
-        except NoSuchCursorError:
-            pass
-        except QuireError as error:
-            code = code_of(error)
-        return {
-            "partition_index": partition,
-            "committed_offset": offset,
-            "metadata": "",
-            "error_code": code,
-        }
 
 
 async def _move(broker: Broker, led: LedGroup, log: str, group: str, offset: int) -> None:

@@ -7,6 +7,7 @@ A client repeats a request after some codes, and gives up after others. *Outcome
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -79,8 +80,20 @@ def codes_of(fields: Mapping[str, object]) -> Iterator[ErrorCode]:
                 yield from codes_of(each)
 
 
+_OF_GROUPS: Final[Mapping[ErrorCode, ErrorCode]] = MappingProxyType(
+    {
+        ErrorCode.not_leader_or_follower: ErrorCode.not_coordinator,
+        ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
+    }
+)
+"""Kafka's Java client takes the codes of a topic's leader for the end of its consumer."""
+
+
 def group_code_of(error: Exception) -> ErrorCode:
-    """Return the code that answers an error of a request about a group."""
-    if isinstance(error, LeadershipLostError):
-        return ErrorCode.not_coordinator
-    return code_of(error)
+    """Return the code that answers an error of a request about a group.
+
+    Source: Kafka's coordinator answers with the same codes when the topic that has the offsets
+    cannot be written.
+    """
+    code = code_of(error)
+    return _OF_GROUPS.get(code, code)

@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 from quire.aio.tasks import Tasks
 from quire.errors import InvalidRequestError
 from quire.gateway.app import Gateway
-from quire.gateway.kafka import configs, fetching, offsets, topics
+from quire.gateway.kafka import committed, configs, fetching, offsets, topics
 from quire.gateway.kafka.broker import Broker, Handler, KafkaSession
 from quire.gateway.kafka.connection import LOGIN_SECONDS, KafkaConnection
 from quire.gateway.kafka.coordinating import Coordinating, Coordinators
@@ -112,7 +112,7 @@ class KafkaServer:
                 2: offsets.list_offsets,
                 3: topics.describe,
                 OFFSET_COMMIT: coordinating.commit,
-                9: coordinating.committed,
+                9: committed.committed,
                 10: coordinating.find,
                 11: coordinating.join,
                 12: coordinating.heartbeat,
