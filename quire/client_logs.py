@@ -449,7 +449,7 @@ class LogClient(LedgerClient):
         *,
         password: bytes = b"",
         forget_tiers: Collection[str] = (),
-        led: Log | None = None,
+        led: Log | LogInfo | None = None,
     ) -> None:
         """Delete a log with its ledgers, cursors and files.
 
@@ -457,8 +457,8 @@ class LogClient(LedgerClient):
             name: the log's name.
             password: the log's password.
             forget_tiers: URIs of lost tiers; their files stay.
-            led: the log as this program wrote it. Nothing is deleted once another leader has taken
-                the log over after it.
+            led: the log as this program wrote it, or as `log_info` told of it. Nothing is deleted
+                once another leader has taken the log over after it.
 
         Raises:
             NoSuchLogError: the log does not exist.

@@ -340,10 +340,10 @@ class SyncClient:
         *,
         password: bytes = b"",
         forget_tiers: Collection[str] = (),
-        led: SyncLog | None = None,
+        led: SyncLog | LogInfo | None = None,
     ) -> None:
         """See `Client.delete_log`."""
-        written = None if led is None else led._log
+        written = led._log if isinstance(led, SyncLog) else led
         self._portal.call(
             self._client.delete_log(name, password=password, forget_tiers=forget_tiers, led=written)
         )

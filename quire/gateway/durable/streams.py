@@ -197,8 +197,11 @@ class Streams:
 
         Raises `ProtocolAnswerError` where it exists with other properties.
         """
-        with suppress(NotFoundError):
+        try:
             found = await self._look(name, replaces=True)
+        except NotFoundError:
+            await self._finish_removal(name)
+        else:
             if found is not None:
                 return False, _same(name, found, wanted)
         async with self._owners.writer(name) as log:
@@ -276,6 +279,8 @@ class Streams:
 
     async def delete(self, name: str) -> None:
         """Delete a stream. Raises `ProtocolAnswerError` if it does not exist."""
+        if await self._finish_removal(name):
+            return
         await self.find(name)
         async with self._owners.writer(name) as log:
             pass  # another gateway's writer would not know
@@ -303,6 +308,18 @@ class Streams:
         except (ConflictError, LogReplacedError):
             raise NotReadyError(name, "it was taken over while it was deleted") from None
         self._used.pop(name, None)
+
+    async def _finish_removal(self, name: str) -> bool:
+        """Delete the rest of a log whose deletion was interrupted: readers find no log there, and
+        no gateway can write it. Return whether there was such a log.
+        """
+        try:
+            info = await self._client.log_info(name)
+            if info.is_being_deleted:
+                await self._client.delete_log(name, led=info)
+        except (NotFoundError, LogReplacedError):
+            return False  # another gateway has done it
+        return info.is_being_deleted
 
     async def _check_there(self, name: str) -> None:
         """Raise `ProtocolAnswerError` without a log: its writer would create it."""

@@ -9,7 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
+from quire.errors import StoreUnavailableError
 from quire.log.leader.log import Log
+from quire.log.maintenance import deletion
 from quire.metastore.layout import log_path
 from quire.testing.cluster import MemoryCluster
 from tests.gateway.durable.test_calls import TEXT, URL, cluster, post, whole
@@ -90,6 +92,27 @@ async def test_the_next_stream_at_the_url_stays(
         assert (await two.http.put(URL, headers=TEXT, content="new")).status_code == 201
         step.goes_on.set()
         assert (await late).status_code in (404, 503)
+        assert await whole(two) == "new"
+
+
+@pytest.mark.parametrize("by", ["DELETE", "PUT"])
+@pytest.mark.parametrize("step", ["delete_ledgers", "_delete_records"])
+async def test_a_deletion_that_was_interrupted_is_finished(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, by: str, step: str
+) -> None:
+    async def fail(*_: Any) -> None:
+        raise StoreUnavailableError("the store", "it is away")
+
+    async with serving(cluster) as one, serving(cluster, "http://two") as two:
+        await one.http.put(URL, headers=TEXT, content="a")
+        with monkeypatch.context() as patched:
+            patched.setattr(deletion, step, fail)
+            assert (await one.http.delete(URL)).status_code == 503
+        assert (await two.http.get(URL)).status_code == 404
+        if by == "DELETE":
+            assert (await two.http.delete(URL)).status_code == 204
+            assert await two.gateway.client.list_logs() == []
+        assert (await two.http.put(URL, headers=TEXT, content="new")).status_code == 201
         assert await whole(two) == "new"
 
 
