@@ -7,6 +7,7 @@ machine looks at. `--allow-origin` names the origins of the pages that may. A br
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -28,6 +29,9 @@ EXPOSED: Final = (
     "Producer-Epoch", "Producer-Seq", "Producer-Expected-Seq", "Producer-Received-Seq",
 )  # fmt: skip
 """Headers of answers that a client needs and a browser hides from pages of other origins."""
+
+_HOST: Final = re.compile(r"[a-z0-9._:-]+")
+"""Of an origin as browsers send it: a pattern or letters beyond ASCII would equal none."""
 
 PREFLIGHT_SECONDS: Final = 600
 """A browser asks again after so long."""
@@ -53,7 +57,7 @@ def _origin(text: str) -> str:
         return text
     wrong = ConfigurationError(
         f"--allow-origin {text!r} is not an origin: write it as https://app.example.com or "
-        "http://localhost:5173, without a path"
+        "http://localhost:5173, without a path or a pattern, other letters as xn--"
     )
     try:
         parts = urlsplit(text)
@@ -62,6 +66,8 @@ def _origin(text: str) -> str:
         raise wrong from None
     rest = parts.path.rstrip("/") or parts.query or parts.fragment or parts.username
     if parts.scheme not in ("http", "https") or not parts.hostname or rest:
+        raise wrong
+    if not _HOST.fullmatch(parts.hostname):
         raise wrong
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     is_usual = port in (None, {"http": 80, "https": 443}[parts.scheme])

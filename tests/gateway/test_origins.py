@@ -94,7 +94,11 @@ def test_an_origin_is_written_as_browsers_send_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["app.example.com", "https://", "https://a/b", "ftp://a", "https://a:port", "null", ""]
+    "text",
+    [
+        *("app.example.com", "https://", "https://a/b", "ftp://a", "https://a:port", "null", ""),
+        *("https://*.example.com", "https://bücher.example", "https://a b"),
+    ],
 )
 def test_what_is_no_origin_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--allow-origin"):
