@@ -37,12 +37,19 @@ class AddBundle(NamedTuple):
         """
         answers, bounds = self.answers, self.bounds
         begin = bounds[done]
-        if not data.startswith(answers[begin : bounds[done + 1]], at):
-            return 0
-        count = bisect_right(bounds, begin + len(data) - at) - 1
-        if data.startswith(answers[begin : bounds[count]], at):
-            return count - done
-        return 1  # another message lies between them: it is taken apart
+        low, high = done, bisect_right(bounds, begin + len(data) - at) - 1
+        step = _STEP_FIRST
+        while low < high:  # in steps that grow: what lies behind another message is not compared
+            end = min(high, low + step)
+            if data.startswith(answers[bounds[low] : bounds[end]], at + bounds[low] - begin):
+                low, step = end, 2 * step
+            else:
+                high, step = end - 1, 1
+        return low - done
+
+
+_STEP_FIRST: Final = 16
+"""Answers that are compared at first."""
 
 
 def bundle(encoder: AddEncoder, transaction: int, run: ScannedRun) -> AddBundle:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import tracemalloc
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,13 +17,14 @@ from quire.bookkeeper import wire3
 from quire.bookkeeper.add_bundles import bundle
 from quire.bookkeeper.apache_bookie import ApacheBookie
 from quire.bookkeeper.protobuf import Message, encode
+from quire.bookkeeper.shared_adds import SharedAdds
 from quire.bookkeeper.status import Status
 from quire.bookkeeper.wire3 import SIZE, AddEncoder, Operation
 from quire.entry import DigestKind, Sealer
 from quire.errors import BookieUnavailableError, LedgerFencedError, QuireError
 from quire.ledger.run_link import RunLink
 from quire.run import pack_run, scan_run
-from quire.wire.adds import RunEncoder
+from quire.wire.adds import AddKind, RunEncoder
 from quire.wire.varint import varint, varints
 from tests.support.apache_bookie import FakeApacheBookie
 
@@ -102,8 +105,34 @@ def test_answers_match_as_far_as_they_are_whole(
     data = before + bytes(sent[:end])
     count = made.matched(done, data, len(before))
     sound = min(end, damaged, len(sent))
-    whole = sum(bound - made.bounds[done] <= sound for bound in made.bounds[done + 1 :])
-    assert count in ({whole} if damaged >= min(end, len(sent)) else {min(whole, 1), whole})
+    assert count == sum(bound - made.bounds[done] <= sound for bound in made.bounds[done + 1 :])
+
+
+class Counted(bytes):
+    """Counts the bytes that it is compared with."""
+
+    compared = 0
+
+    def startswith(self, prefix: Any, start: Any = 0, end: Any = None) -> bool:
+        self.compared += len(prefix)
+        return super().startswith(prefix, start, end)
+
+
+def test_answers_behind_another_message_are_not_compared_again_and_again() -> None:
+    """Two ledgers of one connection are answered in turn: each turn would cost a whole chunk."""
+    encoder = AddEncoder(LEDGER, KEY, recovery=False, deferred=False)
+    made = bundle(encoder, 124, scan_run(run_of(range(4000), [3])))
+    bounds, other = made.bounds, added(9, 9, LEDGER + 1)
+    sent = [made.answers[bounds[at] : bounds[at + 1]] for at in range(4000)]
+    data = Counted(other.join(sent))
+    at = found = 0
+    while found < 4000:
+        assert made.matched(found, data, at) == 1
+        found, at = found + 1, at + bounds[found + 1] - bounds[found] + len(other)
+    halves = Counted(made.answers[: bounds[2000]] + bytes(bounds[2000]))
+    assert made.matched(0, halves, 0) == 2000
+    assert data.compared < 20 * len(data)
+    assert halves.compared < 4 * len(halves)
 
 
 class Scripted(FakeApacheBookie):
@@ -221,6 +250,20 @@ async def test_a_run_without_a_future_is_told_once() -> None:
     with pytest.raises(QuireError, match="closed"):
         bookie.send(encoder, run_of([21], [1]), told.append)
     assert len(told) == 2
+
+
+def test_a_client_of_many_ledgers_keeps_little_for_the_next_runs() -> None:
+    adds = SharedAdds()
+    tracemalloc.start()
+    try:
+        for ledger in range(200):
+            sealer = Sealer(ledger, DigestKind.CRC32C, b"")
+            run = pack_run(sealer.seal(each, each - 1, 9, b"x" * each) for each in range(128))
+            adds.prepare(object(), AddKind(ledger, sealer.access_key), run)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 5_000_000
 
 
 def test_a_size_is_before_each_request() -> None:
