@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from quire.bookkeeper.wire3 import AddEncoder
-from quire.entry import EntryId
+from quire.entry import EntryId, LedgerId
 from quire.run import SIZE, ScannedRun
 from quire.wire.varint import varint, varints
 
@@ -22,6 +22,7 @@ from quire.wire.varint import varint, varints
 class AddBundle(NamedTuple):
     """The adds of a run; their transactions ascend by one."""
 
+    ledger: LedgerId
     transaction: int
     """The first one."""
     entries: Sequence[EntryId]
@@ -68,7 +69,10 @@ def bundle(encoder: AddEncoder, transaction: int, run: ScannedRun) -> AddBundle:
         size = len(before) + len(numbers[0]) + len(between) + len(entries[0])
         more = range(bounds[-1], bounds[-1] + size * (high - low) + 1, size)
         bounds = more if low == 0 else [*bounds, *more[1:]]
-    return AddBundle(transaction, run.entries, b"".join(requests), b"".join(answers), bounds)
+    return AddBundle(
+        *(run.ledger, transaction, run.entries),
+        *(b"".join(requests), b"".join(answers), bounds),
+    )
 
 
 def _requests(

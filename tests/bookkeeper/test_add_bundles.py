@@ -212,6 +212,38 @@ async def test_a_refusal_amid_answers_is_the_error_of_its_run_alone() -> None:
         await bookie.close()
 
 
+@pytest.mark.parametrize("statuses", [(Status.OK, Status.FENCED), (Status.FENCED, Status.OK)])
+async def test_an_entry_is_stored_if_neither_status_is_an_error(statuses: list[int]) -> None:
+    far = Scripted()
+    bookie = ApacheBookie(BookieAddress("b1", "b1:3181"), connect=far.connect)
+    try:
+        adding = bookie.add(LEDGER, KEY, run_of([5], [1]))
+        await asyncio.sleep(0.1)
+        ((transaction, entry, ledger),) = far.transactions
+        header = encode([(1, 3), (2, Operation.ADD), (3, transaction)])
+        part = encode([(1, statuses[1]), (2, ledger), (3, entry)])
+        far.say(wire3.sized(encode([(1, header), (2, statuses[0]), (101, part)])))
+        with pytest.raises(LedgerFencedError):
+            await adding
+    finally:
+        await bookie.close()
+
+
+@pytest.mark.parametrize("about", [(LEDGER, 6), (LEDGER + 1, 5)])
+async def test_an_answer_about_another_entry_stores_nothing(about: tuple[int, int]) -> None:
+    far = Scripted()
+    bookie = ApacheBookie(BookieAddress("b1", "b1:3181"), connect=far.connect)
+    try:
+        adding = bookie.add(LEDGER, KEY, run_of([5], [1]))
+        await asyncio.sleep(0.1)
+        ((transaction, _, _),) = far.transactions
+        far.say(added(transaction, about[1], about[0]))
+        with pytest.raises(BookieUnavailableError, match="the add of entry 5 of ledger 7 with"):
+            await adding
+    finally:
+        await bookie.close()
+
+
 async def test_an_answer_with_a_part_of_its_own_order_counts() -> None:
     """Bytes other than the expected ones are taken apart."""
     far = Scripted()
