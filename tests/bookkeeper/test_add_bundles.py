@@ -19,6 +19,7 @@ from quire.bookkeeper.apache_bookie import ApacheBookie
 from quire.bookkeeper.protobuf import Message, encode
 from quire.bookkeeper.shared_adds import SharedAdds
 from quire.bookkeeper.status import Status
+from quire.bookkeeper.tls import ClientTls
 from quire.bookkeeper.wire3 import SIZE, AddEncoder, Operation
 from quire.entry import DigestKind, Sealer
 from quire.errors import BookieUnavailableError, LedgerFencedError, QuireError
@@ -256,6 +257,45 @@ async def test_an_answer_with_a_part_of_its_own_order_counts() -> None:
             part = encode([(3, entry), (2, ledger), (1, 0)])
             far.say(wire3.sized(encode([(101, part), (2, 0), (1, header)])))
         await adding
+    finally:
+        await bookie.close()
+
+
+class NoTls(ClientTls):
+    """Goes on without TLS, with the streams as they are."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def over(
+        self, plain: asyncio.Transport, protocol: asyncio.Protocol, host: str
+    ) -> asyncio.Transport:
+        return plain
+
+
+@pytest.mark.parametrize("cut", [None, -1, 7])
+async def test_bytes_before_tls_are_no_answers(cut: int | None) -> None:
+    """Anybody on the way may add them: they would stand before what comes over TLS."""
+    forged = added(0, 0)
+
+    class Between(Scripted):
+        async def answer(self, data: bytes) -> bytes | None:
+            header = Message(Message(data).data(1))
+            if header.number(2) == Operation.START_TLS:
+                head = encode([(1, 3), (2, Operation.START_TLS), (3, header.number(3))])
+                told = wire3.sized(encode([(1, head), (2, Status.OK), (106, b"")]))
+                self.say(told + forged[:cut])
+            return None
+
+    far = Between()
+    bookie = ApacheBookie(BookieAddress("b1", "b1:3181"), tls=NoTls(), connect=far.connect)
+    try:
+        adding = bookie.add(LEDGER, KEY, run_of([0], [1]))
+        await asyncio.sleep(0.1)
+        if far.connections:
+            far.say(SIZE.pack(20)[:1])  # over TLS
+        with pytest.raises(BookieUnavailableError, match="plain text follows"):
+            await adding
     finally:
         await bookie.close()
 
