@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from quire.bookkeeper.wire3 import AddEncoder
-from quire.entry import EntryId
+from quire.entry import EntryId, LedgerId
 from quire.run import SIZE, ScannedRun
 from quire.wire.varint import varint, varints
 
@@ -22,6 +22,7 @@ from quire.wire.varint import varint, varints
 class AddBundle(NamedTuple):
     """The adds of a run; their transactions ascend by one."""
 
+    ledger: LedgerId
     transaction: int
     """The first one."""
     entries: Sequence[EntryId]
@@ -37,12 +38,19 @@ class AddBundle(NamedTuple):
         """
         answers, bounds = self.answers, self.bounds
         begin = bounds[done]
-        if not data.startswith(answers[begin : bounds[done + 1]], at):
-            return 0
-        count = bisect_right(bounds, begin + len(data) - at) - 1
-        if data.startswith(answers[begin : bounds[count]], at):
-            return count - done
-        return 1  # another message lies between them: it is taken apart
+        low, high = done, bisect_right(bounds, begin + len(data) - at) - 1
+        step = _STEP_FIRST
+        while low < high:  # in steps that grow: what lies behind another message is not compared
+            end = min(high, low + step)
+            if data.startswith(answers[bounds[low] : bounds[end]], at + bounds[low] - begin):
+                low, step = end, 2 * step
+            else:
+                high, step = end - 1, 1
+        return low - done
+
+
+_STEP_FIRST: Final = 16
+"""Answers that are compared at first."""
 
 
 def bundle(encoder: AddEncoder, transaction: int, run: ScannedRun) -> AddBundle:
@@ -61,7 +69,10 @@ def bundle(encoder: AddEncoder, transaction: int, run: ScannedRun) -> AddBundle:
         size = len(before) + len(numbers[0]) + len(between) + len(entries[0])
         more = range(bounds[-1], bounds[-1] + size * (high - low) + 1, size)
         bounds = more if low == 0 else [*bounds, *more[1:]]
-    return AddBundle(transaction, run.entries, b"".join(requests), b"".join(answers), bounds)
+    return AddBundle(
+        *(run.ledger, transaction, run.entries),
+        *(b"".join(requests), b"".join(answers), bounds),
+    )
 
 
 def _requests(

@@ -8,11 +8,13 @@ to make a fence durable.
 
 An older bookie closes the connection at the unknown request. Whether a bookie knows batches is
 found out once for each connection of the third protocol, which ends when the bookie is restarted
-with another release: the bookie knows none if it closed a connection that had answered nothing, and
-that other connection goes on. Reads that get no batch are single reads.
+with another release: the bookie knows none if a connection ended that had answered nothing, and
+that other connection goes on. Reads that get no batch are single reads. A connection in place of
+one that never stood is not waited for: each read would take as long as its caller bears.
 
 A bookie's answer is checked: entries of another ledger, with other ids, out of order, or more than
-was asked for, are left out, with all that follow them. Digests are checked by the reader.
+was asked for, are left out, with all that follow them. A denial of another entry denies nothing.
+Digests are checked by the reader.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ RECONNECT: Final = Backoff(first=0.05, last=1.0)
 _REFUSALS: Final = (Status.BAD_REQUEST, Status.BAD_VERSION, Status.UNAUTHORIZED)
 """Answers about the request or the client: the third protocol says more."""
 
+_ANOTHER: Final = "the bookie answered with another entry, or none"
+
 
 class RangeReads:
     """Reads ranges from a bookie, by batches where they serve; `error` says what an answer is."""
@@ -52,6 +56,10 @@ class RangeReads:
         self._connection: BatchConnection | None = None
         self._without: BookieConnection | None = None
         """The connection of a bookie that knows no batch reads."""
+        self._given_up: BookieConnection | None = None
+        """The connection beside which a batch was given up before it was answered."""
+        self._is_waited_for = True
+        """Whether reads wait until the connection for batches stands."""
         self._failures = RECONNECT.pauses()
         self._not_before = 0.0
 
@@ -66,6 +74,8 @@ class RangeReads:
         """Return the run of the wanted entries that are held. Raises as `Bookie.read`."""
         used = None
         if fence_key is None and suits(wanted) and self._without is not link:
+            if self._given_up is link and _has_refused(self._connection):
+                return await self._instead(link, wanted, True)
             used = self._batches()
         if used is None:
             return await self._singles.read(link, wanted, fence_key)
@@ -73,10 +83,13 @@ class RangeReads:
             answer = await used.read(
                 *(wanted.ledger, wanted.first, wanted.last - wanted.first + 1, wanted.bytes_max)
             )
+        except asyncio.CancelledError:
+            self._given_up = link
+            raise
         except BookieUnavailableError:
             if used.over is None:
                 raise  # it is slow, and would not be faster with more requests
-            return await self._instead(link, wanted, used.is_open and not used.has_answered)
+            return await self._instead(link, wanted, _has_refused(used))
         if answer.status in _REFUSALS:
             return await self._instead(link, wanted, True)
         return await self._taken(link, wanted, answer)
@@ -87,6 +100,7 @@ class RangeReads:
         """Read entry by entry. After a refusal, an answer proves that the bookie is well, and knows
         no batches.
         """
+        self._given_up = None
         try:
             return await self._singles.read(link, wanted)
         except (BookieUnavailableError, asyncio.CancelledError):
@@ -100,23 +114,35 @@ class RangeReads:
         """Return the connection for batches, None for a while after it broke."""
         held, now = self._connection, asyncio.get_running_loop().time()
         if held is not None and held.over is None:
-            return held
+            return held if held.is_open or self._is_waited_for else None
         if held is not None and held.has_answered:
             self._failures.reset()
         if held is not None and now < self._not_before:
             return None
         self._not_before = now + self._failures.next()
-        self._connection = BatchConnection(self._endpoint)
-        return self._connection
+        self._is_waited_for = held is None or held.is_open
+        self._connection = made = BatchConnection(self._endpoint)
+        return made if self._is_waited_for else None
 
     async def _taken(
         self, link: BookieConnection, wanted: WantedRange, answer: FixedAnswer
     ) -> bytes:
         if answer.status == Status.OK:
             return sound_run(wanted, answer)
+        if (answer.ledger, answer.entry) != (wanted.ledger, wanted.first):
+            raise CorruptEntryError(wanted.ledger, wanted.first, _ANOTHER)
         if answer.status == Status.NO_ENTRY and wanted.first < wanted.last:
             return await self._singles.read_after_gap(link, wanted)
         raise self._error(wanted.ledger, wanted.first, _as_third(answer))
+
+
+def _has_refused(connection: BatchConnection | None) -> bool:
+    """Whether a connection stood, and ended before it had answered any batch."""
+    return (
+        connection is not None
+        and connection.over is not None
+        and (connection.is_open and not connection.has_answered)
+    )
 
 
 def suits(wanted: WantedRange) -> bool:
@@ -137,7 +163,7 @@ def sound_run(wanted: WantedRange, answer: FixedAnswer) -> bytes:
         end = _sound_bytes(run, wanted)
         if end:
             return run[:end]
-    raise CorruptEntryError(ledger, first, "the bookie answered with another entry, or none")
+    raise CorruptEntryError(ledger, first, _ANOTHER)
 
 
 def _is_sound(run: bytes, wanted: WantedRange) -> bool:

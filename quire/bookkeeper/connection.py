@@ -21,6 +21,7 @@ from quire.aio.timing import time_limit
 from quire.bookkeeper import wire3
 from quire.bookkeeper.add_bundles import AddBundle
 from quire.bookkeeper.message_stream import Endpoint, MessageStream
+from quire.bookkeeper.protobuf import MalformedError
 from quire.bookkeeper.shared_adds import Transactions
 from quire.bookkeeper.status import Status
 from quire.bookkeeper.wire3 import SIZE, BookieAnswer, Operation
@@ -62,9 +63,19 @@ class _RunOfAdds:
         place = transaction - self.bundle.transaction
         return self.done <= place < len(self.bundle.entries) and place not in self._beyond
 
-    def take(self, transaction: int) -> None:
-        """Count an answer that came out of order."""
-        self._beyond.add(transaction - self.bundle.transaction)
+    def take(self, answer: BookieAnswer) -> None:
+        """Count an answer of OK that the run awaits, in any order. Raises `MalformedError` for an
+        answer about another entry.
+        """
+        place = answer.transaction - self.bundle.transaction
+        asked = self.bundle.ledger, self.bundle.entries[place]
+        told = answer.part.number(2), answer.part.number(3)
+        if told != asked:
+            raise MalformedError(
+                "it answered the add of entry {1} of ledger {0} with ".format(*asked)
+                + "entry {1} of ledger {0}".format(*told)
+            )
+        self._beyond.add(place)
         self.advance(0)
 
     def advance(self, count: int) -> None:
@@ -216,10 +227,6 @@ class BookieConnection(MessageStream):
         return found
 
     def _take(self, message: bytes) -> None:
-        added = wire3.read_added(message)
-        if added is not None and added[1] == Status.OK:
-            self._count(added[0])
-            return
         answer = wire3.read_answer(message)
         if answer.operation == Operation.ADD:
             self._take_added(answer)
@@ -230,19 +237,16 @@ class BookieConnection(MessageStream):
 
     def _take_added(self, answer: BookieAnswer) -> None:
         run = self._run_of(answer.transaction)
-        if answer.status == Status.OK:
-            self._count(answer.transaction)
-        elif run is not None:
+        if run is None:
+            return
+        if answer.status != Status.OK:
             self._forget(run)
             run.tell(run.error(answer))
-
-    def _count(self, transaction: int) -> None:
-        """Count an entry as stored."""
-        run = self._run_of(transaction)
-        if run is not None:
-            del self._adds[run.expected]
-            run.take(transaction)
-            self._go_on(run)
+            return
+        expected = run.expected
+        run.take(answer)
+        del self._adds[expected]
+        self._go_on(run)
 
     # Time.
 

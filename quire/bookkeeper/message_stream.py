@@ -29,6 +29,11 @@ from quire.errors import BookieUnavailableError, ClientRefusedError, QuireError
 
 CONNECT_SECONDS: Final = 5.0
 
+PLAIN_AFTER: Final = "plain text follows its answer to START_TLS"
+"""Bytes that any machine on the way may have added. They would be taken for the first of those that
+come over TLS.
+"""
+
 Piece: TypeAlias = bytes | memoryview
 
 OpenTransport: TypeAlias = Callable[[asyncio.Protocol], Coroutine[Any, Any, asyncio.Transport]]
@@ -91,7 +96,9 @@ class MessageStream(asyncio.Protocol):
         """Bytes that the buffer needs before it is looked at again."""
         self._heard_at = self._loop.time()
         self._greeting: asyncio.Future[bytes] | None = None
-        """The answer to START_TLS, while it is awaited."""
+        """The answer to START_TLS, until TLS is spoken: all that comes before is no answer else."""
+        if endpoint.tls is not None:
+            self._greeting = self._loop.create_future()
         self._tasks = Tasks()
         self._tasks.start(self._open(endpoint), f"connection to bookie {self._bookie}")
 
@@ -133,7 +140,7 @@ class MessageStream(asyncio.Protocol):
         self._tasks.cancel_others()
         error = self.unavailable(reason)
         if self._greeting is not None and not self._greeting.done():
-            self._greeting.set_exception(error)
+            self._greeting.cancel()
         self._abandon(error)
 
     # Opening.
@@ -142,8 +149,11 @@ class MessageStream(asyncio.Protocol):
         try:
             async with time_limit(CONNECT_SECONDS):
                 self._transport = await endpoint.connect(self)
-                if endpoint.tls is not None:
-                    await self._start_tls(self._transport, endpoint.tls, endpoint.server_name)
+                if endpoint.tls is not None and self._greeting is not None:
+                    await self._start_tls(
+                        *(self._transport, self._greeting),
+                        *(endpoint.tls, endpoint.server_name),
+                    )
         except TimeoutError:
             self.end(f"no connection within {CONNECT_SECONDS:g} s")
         except (OSError, EOFError) as error:
@@ -156,18 +166,25 @@ class MessageStream(asyncio.Protocol):
             self.is_open = True
             self._flush()
 
-    async def _start_tls(self, plain: asyncio.Transport, tls: ClientTls, host: str) -> None:
+    async def _start_tls(
+        self,
+        plain: asyncio.Transport,
+        greeting: asyncio.Future[bytes],
+        tls: ClientTls,
+        host: str,
+    ) -> None:
         """Ask for TLS by a message of the third protocol, and speak it. A bookie that refuses is
         not spoken to in plain text.
         """
-        self._greeting = self._loop.create_future()
         plain.write(wire3.start_tls(0))
-        answer = wire3.read_answer(await self._greeting)
-        self._greeting = None
+        answer = wire3.read_answer(await greeting)
         if answer.status != Status.OK:
             raise ClientRefusedError(
                 self._bookie, "it does not speak TLS, and tls=yes forbids anything else"
             )
+        if self._buffer:
+            raise MalformedError(PLAIN_AFTER)
+        self._greeting = None
         self._transport = await tls.over(plain, self, host)
 
     # Sending.
@@ -206,7 +223,7 @@ class MessageStream(asyncio.Protocol):
         """Take the messages that are whole; return where the rest begins."""
         at, end = 0, len(data)
         while at + SIZE.size <= end:
-            if (after := self._take_expected(data, at)) > at:
+            if self._greeting is None and (after := self._take_expected(data, at)) > at:
                 at = after
                 continue
             (size,) = SIZE.unpack_from(data, at)
@@ -219,7 +236,9 @@ class MessageStream(asyncio.Protocol):
             message = data[at + SIZE.size : after]
             if self._greeting is None:
                 self._take(message)
-            elif not self._greeting.done():
+            elif self._greeting.done():
+                raise MalformedError(PLAIN_AFTER)
+            else:
                 self._greeting.set_result(message)
             at = after
         self._wanted = SIZE.size

@@ -30,8 +30,10 @@ class Transactions:
         return first
 
 
-ENCODERS_MAX: Final = 1024
-"""Ledgers with an encoder that is kept for the next run."""
+ENCODERS_MAX: Final = 64
+"""Ledgers with an encoder that is kept for the next run. One with frames of many sizes takes up to
+0.4 MB.
+"""
 
 
 class _Last(NamedTuple):
@@ -87,11 +89,11 @@ class SharedAdds:
         return prepared
 
     def _encoder(self, kind: AddKind) -> AddEncoder:
-        found = self._encoders.get(kind)
+        found = self._encoders.pop(kind, None)
         if found is None:
             ledger, key, recovery, deferred = kind
             found = AddEncoder(ledger, key, recovery=recovery, deferred=deferred)
             if len(self._encoders) >= ENCODERS_MAX:
                 del self._encoders[next(iter(self._encoders))]
-            self._encoders[kind] = found
+        self._encoders[kind] = found  # last: the one used longest ago is given up first
         return found

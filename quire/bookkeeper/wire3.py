@@ -7,7 +7,8 @@
     header     version 1 (= 3) · operation 2 · transaction 3 · priority 4
 
 Answers come in any order and are matched by transaction. A part has a status of its own, which
-counts where there is one. The ids that count in an add are those inside the frame. Pure.
+counts where it is an error, and otherwise the status of the message does. The ids that count in an
+add are those inside the frame. Pure.
 """
 
 from __future__ import annotations
@@ -258,7 +259,7 @@ def read_answer(data: bytes) -> BookieAnswer:
     else:
         operation, transaction, status, part = _read_fields(data)
     if operation in WITH_STATUS and part.has(1):
-        status = part.number(1)
+        status = part.number(1) or status
     return BookieAnswer(operation, transaction, status, part)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import tracemalloc
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,13 +17,15 @@ from quire.bookkeeper import wire3
 from quire.bookkeeper.add_bundles import bundle
 from quire.bookkeeper.apache_bookie import ApacheBookie
 from quire.bookkeeper.protobuf import Message, encode
+from quire.bookkeeper.shared_adds import SharedAdds
 from quire.bookkeeper.status import Status
+from quire.bookkeeper.tls import ClientTls
 from quire.bookkeeper.wire3 import SIZE, AddEncoder, Operation
 from quire.entry import DigestKind, Sealer
 from quire.errors import BookieUnavailableError, LedgerFencedError, QuireError
 from quire.ledger.run_link import RunLink
 from quire.run import pack_run, scan_run
-from quire.wire.adds import RunEncoder
+from quire.wire.adds import AddKind, RunEncoder
 from quire.wire.varint import varint, varints
 from tests.support.apache_bookie import FakeApacheBookie
 
@@ -102,8 +106,34 @@ def test_answers_match_as_far_as_they_are_whole(
     data = before + bytes(sent[:end])
     count = made.matched(done, data, len(before))
     sound = min(end, damaged, len(sent))
-    whole = sum(bound - made.bounds[done] <= sound for bound in made.bounds[done + 1 :])
-    assert count in ({whole} if damaged >= min(end, len(sent)) else {min(whole, 1), whole})
+    assert count == sum(bound - made.bounds[done] <= sound for bound in made.bounds[done + 1 :])
+
+
+class Counted(bytes):
+    """Counts the bytes that it is compared with."""
+
+    compared = 0
+
+    def startswith(self, prefix: Any, start: Any = 0, end: Any = None) -> bool:
+        self.compared += len(prefix)
+        return super().startswith(prefix, start, end)
+
+
+def test_answers_behind_another_message_are_not_compared_again_and_again() -> None:
+    """Two ledgers of one connection are answered in turn: each turn would cost a whole chunk."""
+    encoder = AddEncoder(LEDGER, KEY, recovery=False, deferred=False)
+    made = bundle(encoder, 124, scan_run(run_of(range(4000), [3])))
+    bounds, other = made.bounds, added(9, 9, LEDGER + 1)
+    sent = [made.answers[bounds[at] : bounds[at + 1]] for at in range(4000)]
+    data = Counted(other.join(sent))
+    at = found = 0
+    while found < 4000:
+        assert made.matched(found, data, at) == 1
+        found, at = found + 1, at + bounds[found + 1] - bounds[found] + len(other)
+    halves = Counted(made.answers[: bounds[2000]] + bytes(bounds[2000]))
+    assert made.matched(0, halves, 0) == 2000
+    assert data.compared < 20 * len(data)
+    assert halves.compared < 4 * len(halves)
 
 
 class Scripted(FakeApacheBookie):
@@ -183,6 +213,38 @@ async def test_a_refusal_amid_answers_is_the_error_of_its_run_alone() -> None:
         await bookie.close()
 
 
+@pytest.mark.parametrize("statuses", [(Status.OK, Status.FENCED), (Status.FENCED, Status.OK)])
+async def test_an_entry_is_stored_if_neither_status_is_an_error(statuses: list[int]) -> None:
+    far = Scripted()
+    bookie = ApacheBookie(BookieAddress("b1", "b1:3181"), connect=far.connect)
+    try:
+        adding = bookie.add(LEDGER, KEY, run_of([5], [1]))
+        await asyncio.sleep(0.1)
+        ((transaction, entry, ledger),) = far.transactions
+        header = encode([(1, 3), (2, Operation.ADD), (3, transaction)])
+        part = encode([(1, statuses[1]), (2, ledger), (3, entry)])
+        far.say(wire3.sized(encode([(1, header), (2, statuses[0]), (101, part)])))
+        with pytest.raises(LedgerFencedError):
+            await adding
+    finally:
+        await bookie.close()
+
+
+@pytest.mark.parametrize("about", [(LEDGER, 6), (LEDGER + 1, 5)])
+async def test_an_answer_about_another_entry_stores_nothing(about: tuple[int, int]) -> None:
+    far = Scripted()
+    bookie = ApacheBookie(BookieAddress("b1", "b1:3181"), connect=far.connect)
+    try:
+        adding = bookie.add(LEDGER, KEY, run_of([5], [1]))
+        await asyncio.sleep(0.1)
+        ((transaction, _, _),) = far.transactions
+        far.say(added(transaction, about[1], about[0]))
+        with pytest.raises(BookieUnavailableError, match="the add of entry 5 of ledger 7 with"):
+            await adding
+    finally:
+        await bookie.close()
+
+
 async def test_an_answer_with_a_part_of_its_own_order_counts() -> None:
     """Bytes other than the expected ones are taken apart."""
     far = Scripted()
@@ -195,6 +257,45 @@ async def test_an_answer_with_a_part_of_its_own_order_counts() -> None:
             part = encode([(3, entry), (2, ledger), (1, 0)])
             far.say(wire3.sized(encode([(101, part), (2, 0), (1, header)])))
         await adding
+    finally:
+        await bookie.close()
+
+
+class NoTls(ClientTls):
+    """Goes on without TLS, with the streams as they are."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def over(
+        self, plain: asyncio.Transport, protocol: asyncio.Protocol, host: str
+    ) -> asyncio.Transport:
+        return plain
+
+
+@pytest.mark.parametrize("cut", [None, -1, 7])
+async def test_bytes_before_tls_are_no_answers(cut: int | None) -> None:
+    """Anybody on the way may add them: they would stand before what comes over TLS."""
+    forged = added(0, 0)
+
+    class Between(Scripted):
+        async def answer(self, data: bytes) -> bytes | None:
+            header = Message(Message(data).data(1))
+            if header.number(2) == Operation.START_TLS:
+                head = encode([(1, 3), (2, Operation.START_TLS), (3, header.number(3))])
+                told = wire3.sized(encode([(1, head), (2, Status.OK), (106, b"")]))
+                self.say(told + forged[:cut])
+            return None
+
+    far = Between()
+    bookie = ApacheBookie(BookieAddress("b1", "b1:3181"), tls=NoTls(), connect=far.connect)
+    try:
+        adding = bookie.add(LEDGER, KEY, run_of([0], [1]))
+        await asyncio.sleep(0.1)
+        if far.connections:
+            far.say(SIZE.pack(20)[:1])  # over TLS
+        with pytest.raises(BookieUnavailableError, match="plain text follows"):
+            await adding
     finally:
         await bookie.close()
 
@@ -221,6 +322,20 @@ async def test_a_run_without_a_future_is_told_once() -> None:
     with pytest.raises(QuireError, match="closed"):
         bookie.send(encoder, run_of([21], [1]), told.append)
     assert len(told) == 2
+
+
+def test_a_client_of_many_ledgers_keeps_little_for_the_next_runs() -> None:
+    adds = SharedAdds()
+    tracemalloc.start()
+    try:
+        for ledger in range(200):
+            sealer = Sealer(ledger, DigestKind.CRC32C, b"")
+            run = pack_run(sealer.seal(each, each - 1, 9, b"x" * each) for each in range(128))
+            adds.prepare(object(), AddKind(ledger, sealer.access_key), run)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 5_000_000
 
 
 def test_a_size_is_before_each_request() -> None:

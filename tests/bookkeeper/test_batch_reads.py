@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quire.aio.timing import time_limit
 from quire.bookie import READ_BYTES_MAX, BookieAddress, Stride
 from quire.bookkeeper.apache_bookie import ApacheBookie
 from quire.bookkeeper.batch_reads import ENTRIES_MIN, sound_run
@@ -26,7 +28,7 @@ from quire.errors import (
     NoSuchLedgerError,
 )
 from quire.run import pack_run, split_run
-from tests.support.apache_bookie import FakeApacheBookie
+from tests.support.apache_bookie import BATCH, BATCH_WORD, FakeApacheBookie
 from tests.support.apache_cluster import ApacheClusterInMemory
 
 LEDGER = 7
@@ -217,6 +219,66 @@ async def test_a_bookie_that_hangs_loses_its_connection() -> None:
         assert second.is_closing()
         far.mute = False
         assert ids(await bookie.read(LEDGER, 0, 49)) == list(range(50))
+
+
+async def within(seconds: float, reading: Awaitable[bytes]) -> list[EntryId] | None:
+    """The ids that a reader with little patience gets, None when it gives up."""
+    try:
+        async with time_limit(seconds):
+            return ids(await reading)
+    except TimeoutError:
+        return None
+
+
+async def test_a_bookie_that_swallows_batches_is_read_in_spite_of_impatient_readers() -> None:
+    class Swallowing(FakeApacheBookie):
+        async def answer_batch(self, data: bytes) -> bytes | None:
+            await asyncio.sleep(3600)
+            return None
+
+    far = Swallowing()
+    async with filled(far) as bookie:
+        found = []
+        for _ in range(6):
+            found.append(await within(1, bookie.read(LEDGER, 0, 49)))
+            await asyncio.sleep(10)
+        assert found == [None, *[list(range(50))] * 5]
+        assert len(far.connections) == 1
+
+
+async def test_a_second_connection_that_hangs_is_waited_for_once() -> None:
+    class Hanging(FakeApacheBookie):
+        hangs = True
+
+        async def connect(self, protocol: asyncio.Protocol) -> asyncio.Transport:
+            if self.connections and self.hangs:
+                await asyncio.sleep(3600)
+            return await super().connect(protocol)
+
+    far = Hanging()
+    async with filled(far) as bookie:
+        found = []
+        for _ in range(6):
+            found.append(await within(1, bookie.read(LEDGER, 0, 49)))
+            await asyncio.sleep(10)
+        assert found == [None, *[list(range(50))] * 5]
+        far.hangs = False
+        for _ in range(3):  # the next connection stands, and is used then
+            await asyncio.sleep(10)
+            assert ids(await bookie.read(LEDGER, 0, 49)) == list(range(50))
+        assert far.asked_batches
+
+
+@pytest.mark.parametrize("place", [(LEDGER, 1), (LEDGER + 1, 0)])
+async def test_a_denial_of_another_entry_denies_nothing(place: tuple[LedgerId, EntryId]) -> None:
+    class Misplaced(FakeApacheBookie):
+        async def answer_batch(self, data: bytes) -> bytes | None:
+            _, _, _, request, _, _ = BATCH.unpack(data)
+            return struct.pack(">Iiqqq", BATCH_WORD, 1, *place, request)
+
+    async with filled(Misplaced()) as bookie:
+        with pytest.raises(CorruptEntryError, match="another entry"):
+            await bookie.read(LEDGER, 0, 49)
 
 
 async def test_an_answer_has_as_many_bytes_as_were_asked_for() -> None:

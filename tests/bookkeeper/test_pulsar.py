@@ -170,6 +170,27 @@ def test_messages_that_never_end_are_let_go_the_oldest_first(
     assert found is not None
 
 
+@pytest.mark.parametrize("why", ["a gap", "size"])
+def test_a_message_before_the_reading_is_an_error_only_if_it_goes_on(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks, "BYTES_MAX", 1000)
+    for is_over in (True, False):
+        joining = Chunks(None)
+        joining.remember(part("wanted", "w", 0, 2))
+        joining.remember(part("other", "o", 0, 4, 600))
+        joining.remember(part("other", "o", 1 if why == "size" else 2, 4, 600))
+        assert joining._held <= 1000
+        if is_over:  # it ends before the reading, or never
+            found = joining.add(part("wanted", "w", 1, 2))
+            assert found is not None
+            assert joining.add(part("other", "next", 0, 2)) is None
+            assert joining.add(part("other", "next", 1, 2)) is not None
+        else:
+            with pytest.raises(UnreadableContentError, match="before the reading have a gap"):
+                joining.add(part("other", "o", 3, 4, 600))
+
+
 def test_one_producer_is_remembered_once_however_many_messages_it_gives_up() -> None:
     joining = Chunks(None)
     for number in range(1000):

@@ -94,7 +94,7 @@ def test_the_order_of_fields_makes_no_difference(
     for data in (encode(fields), encode(fields[::-1]), encode([*fields, (90, 1)])):
         found = wire3.read_answer(data)
         inner = held is not None and operation in wire3.WITH_STATUS
-        assert found[:3] == (operation, transaction, held[0] if inner and held else status)
+        assert found[:3] == (operation, transaction, (inner and held and held[0]) or status)
         assert found.part.number(3, -7) == (-7 if held is None else held[1])
         assert found.part.data(4, b"none") == (b"none" if held is None else held[2])
 

@@ -30,6 +30,9 @@ NAMES_BYTES_MAX: Final = 32 * 1024 * 1024
 NAME_BYTES: Final = 200
 """The memory of a producer beside the letters of its name and uuid."""
 
+_CROWDED: Final = f"messages that began later made unfinished ones hold more than {BYTES_MAX} bytes"
+_BROKEN: Final = f"its chunks before the reading have a gap, or more than {BYTES_MAX} bytes"
+
 
 class Chunks:
     """The unfinished messages of a reading that begins at `start`, one for each producer."""
@@ -40,8 +43,8 @@ class Chunks:
         """By producer, the uuid of the message that it began last; in the order of beginnings."""
         self._parts: dict[str, list[bytes]] = {}
         """By producer, the chunks of that message, while it is unfinished; in the same order."""
-        self._let_go: set[str] = set()
-        """Producers with an unfinished message that lost its chunks."""
+        self._let_go: dict[str, str] = {}
+        """By producer, why its unfinished message lost its chunks."""
         self._held = 0
         self._named = 0
         self._has_forgotten = False
@@ -67,11 +70,16 @@ class Chunks:
         return None if packed is None else chunk.joined(packed)
 
     def remember(self, chunk: Chunk) -> None:
-        """Take a chunk from before the reading: a message that it ends belongs to others.
-
-        Raises `UnreadableContentError` as `add`.
+        """Take a chunk from before the reading: a message that it ends belongs to others. One that
+        cannot be read is an error only if it goes on in the reading.
         """
-        self._take(chunk)
+        producer = chunk.message.producer
+        try:
+            self._take(chunk)
+        except UnreadableContentError:
+            self._release(producer)
+            if self.knows(producer):
+                self._let_go.setdefault(producer, _BROKEN)
 
     def _take(self, chunk: Chunk) -> bytes | None:
         producer = chunk.message.producer
@@ -112,7 +120,7 @@ class Chunks:
         if uuid is not None:
             self._named -= weight(producer, uuid)
             self._release(producer)
-            self._let_go.discard(producer)
+            self._let_go.pop(producer, None)
 
     def _release(self, producer: str) -> None:
         parts = self._parts.pop(producer, [])
@@ -128,7 +136,7 @@ class Chunks:
             if oldest is None:
                 break
             self._release(oldest)
-            self._let_go.add(oldest)
+            self._let_go[oldest] = _CROWDED
         if self._held > BYTES_MAX or chunk.total > BYTES_MAX:
             raise UnreadableContentError(
                 f"message {chunk.id}",
@@ -138,12 +146,9 @@ class Chunks:
 
     def _check_held(self, chunk: Chunk) -> None:
         """Refuse a message that was let go. A complete message was sent again."""
-        if chunk.message.producer in self._let_go:
-            raise _refusal(
-                chunk,
-                f"messages that began later made unfinished ones hold more than {BYTES_MAX} bytes",
-                "read the topic with a Pulsar client, or begin",
-            )
+        why = self._let_go.get(chunk.message.producer)
+        if why is not None:
+            raise _refusal(chunk, why, "read the topic with a Pulsar client, or begin")
 
     def _check_orphan(self, chunk: Chunk) -> None:
         """Refuse a message if its first chunks were passed over: the reader would miss it.
