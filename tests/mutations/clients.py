@@ -64,13 +64,13 @@ EDITS: Final = (
     Edit(
         "a deposed leader names a successor",
         ELECTION,
-        "        if last is None or last.token != term.token:\n",
-        "        if last is None:\n",
+        "        if last is None or version is None or last.token != term.token:\n",
+        "        if last is None or version is None:\n",
         ("tests/election/test_successors.py",),
     ),
     Edit(
         "a leadership outlives its session until a task runs",
-        ELECTION,
+        "quire/election/leadership.py",
         "return self._lost.is_set() or self._session.expired",
         "return self._lost.is_set()",
         ("tests/election/test_successors.py",),
