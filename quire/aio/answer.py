@@ -19,13 +19,8 @@ def tell(answered: Answered, outcome: Exception | None) -> None:
     try:
         answered(outcome)
     except Exception as error:
-        complain(answered, error)
-
-
-def complain(answered: Answered, error: Exception) -> None:
-    """Tell the loop's handler of a defect that an answer met."""
-    context = {"message": f"{answered!r} failed with an answer", "exception": error}
-    asyncio.get_running_loop().call_exception_handler(context)
+        context = {"message": f"{answered!r} failed with an answer", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
 
 
 def resolve(future: asyncio.Future[None], outcome: Exception | None) -> None:

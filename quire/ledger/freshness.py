@@ -8,7 +8,7 @@ under way. A look costs a comparison, once a second.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, Protocol
 
 from quire.wire.tls import Contexts
 
@@ -17,6 +17,15 @@ LOOK_SECONDS: Final = 1.0
 
 RENEWED_SHARE: Final = 0.1
 """A connection is replaced when this part of the life of the bookie's certificate is left."""
+
+
+class Certified(Protocol):
+    """A connection to a bookie."""
+
+    @property
+    def end(self) -> float | None:
+        """When the bookie's certificate ends, in seconds since 1970; None if not known."""
+        ...
 
 
 class Freshness:
@@ -35,18 +44,14 @@ class Freshness:
             self._version = self._tls.version
             self._opened_at = self._tls.certificates.clock()
 
-    def is_outdated(self, end: float | None) -> bool:
-        """Return whether the connection has to be replaced.
-
-        Args:
-            end: when the bookie's certificate ends, in seconds since 1970; None if not known.
-        """
+    def is_outdated(self, connection: Certified) -> bool:
+        """Return whether the connection has to be replaced."""
         if self._tls is None:
             return False
         now = asyncio.get_running_loop().time()
         if now < self._look_at:
             return False
         self._look_at = now + LOOK_SECONDS
-        clock = self._tls.certificates.clock
+        clock, end = self._tls.certificates.clock, connection.end
         is_ending = end is not None and clock() >= end - RENEWED_SHARE * (end - self._opened_at)
         return is_ending or self._tls.version != self._version

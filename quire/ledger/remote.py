@@ -121,10 +121,7 @@ class RemoteBookie:
         """See `RunLink.send`."""
         if len(run) > SENT_RUN_BYTES_MAX:
             raise _too_large(run)
-        stream = self._stream
-        if stream is None or self._tls is not None or stream.broken is not None:
-            stream = self._open_stream()
-        stream.send(encoder.encode(run), answered)
+        self._open_stream().send(encoder.encode(run), answered)
 
     def _open_stream(self) -> RunStream:
         self._check_open()
@@ -132,7 +129,7 @@ class RemoteBookie:
         if (
             before is None
             or before.broken is not None
-            or self._certificates.is_outdated(before.end)
+            or self._certificates.is_outdated(before)
         ):
             if before is not None:
                 self._before = [stream for stream in self._before if not stream.ended]
@@ -170,7 +167,7 @@ class RemoteBookie:
         return FramedNews(runs, Hello("client", stream=new_request_id()), session)
 
     def _is_news_old(self, call: NewsCall) -> bool:
-        return self._news_certificates.is_outdated(call.end)
+        return self._news_certificates.is_outdated(call)
 
     async def read(
         self,
