@@ -126,11 +126,7 @@ class RemoteBookie:
     def _open_stream(self) -> RunStream:
         self._check_open()
         before = self._stream
-        if (
-            before is None
-            or before.broken is not None
-            or self._certificates.is_outdated(before)
-        ):
+        if before is None or before.broken is not None or self._certificates.is_outdated(before):
             if before is not None:
                 self._before = [stream for stream in self._before if not stream.ended]
                 self._before.append(before)

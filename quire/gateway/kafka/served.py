@@ -16,8 +16,10 @@ from typing import Final, NamedTuple
 from quire.log.reading.segment_reader import RecordBatch
 from quire.log.records.position import Position
 
-LOGS_MAX: Final = 1000
-"""Logs with batches that are remembered."""
+TOTAL_MAX: Final = 50_000
+"""Batches of all logs that are remembered, some 12 MB. Those of the log that was read longest ago go
+first.
+"""
 
 BATCHES_MAX: Final = 1000
 """Batches of one log that are remembered: those with the highest offsets."""
@@ -38,11 +40,13 @@ class ServedBatches:
     def __init__(self) -> None:
         self._logs: OrderedDict[str, list[_ServedBatch]] = OrderedDict()
         """By identity of the log; the spans by their ends."""
+        self._count = 0
 
     def note(self, log_id: str, batch: RecordBatch) -> None:
         """Remember where a batch is."""
         spans = self._logs.setdefault(log_id, [])
         self._logs.move_to_end(log_id)
+        before = len(spans)
         span = _ServedBatch(batch.next_offset, batch.position, len(batch))
         if not spans or spans[-1].end < span.end:
             spans.append(span)
@@ -50,8 +54,10 @@ class ServedBatches:
             insort(spans, span)
         if len(spans) > BATCHES_MAX:
             del spans[0]
-        if len(self._logs) > LOGS_MAX:
-            self._logs.popitem(last=False)
+        self._count += len(spans) - before
+        while self._count > TOTAL_MAX:
+            _, forgotten = self._logs.popitem(last=False)
+            self._count -= len(forgotten)
 
     def position_of(self, log_id: str, offset: int) -> Position | None:
         """Return the position of an offset, also of the end of a batch; None if it is not known."""

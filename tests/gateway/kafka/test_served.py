@@ -45,7 +45,7 @@ def test_positions_of_offsets_in_batches_and_at_their_ends() -> None:
 
 def test_a_reader_that_comes_later_is_remembered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served, "BATCHES_MAX", 3)
-    monkeypatch.setattr(served, "LOGS_MAX", 2)
+    monkeypatch.setattr(served, "TOTAL_MAX", 4)
     known = ServedBatches()
     for first in (20, 10, 20, 10, 30):
         known.note("a", a_batch(first, 5, first))
