@@ -274,9 +274,13 @@ bench-peers: ROUNDS ?= 3
 bench-peers: $(VENV)/test.stamp apache ## beside Apache BookKeeper and Kafka, in one run; renews the record and the plot. ROUNDS=n
 	@$(BIN)/python -m benchmarks.peers --rounds $(ROUNDS) --json benchmarks/peers/record.json --plot docs/peers.svg
 
-bench-openmessaging: ROUNDS ?= 2
-bench-openmessaging: $(VENV)/test.stamp apache ## OpenMessaging Benchmark's Kafka driver before a gateway and before Kafka; BENCHMARK=directory of its package, ROUNDS=n
+# Before anything is installed for it.
+.PHONY: has-openmessaging
+has-openmessaging:
 	@test -n "$(BENCHMARK)" || { echo "build the package of OpenMessaging Benchmark as its README tells, and pass BENCHMARK=its directory" >&2; exit 1; }
+
+bench-openmessaging: ROUNDS ?= 2
+bench-openmessaging: has-openmessaging $(VENV)/test.stamp apache ## OpenMessaging Benchmark's Kafka driver before a gateway and before Kafka; BENCHMARK=directory of its package, ROUNDS=n
 	@$(BIN)/python -m benchmarks.openmessaging --benchmark "$(BENCHMARK)" --rounds $(ROUNDS)
 
 bench-quick: $(VENV)/test.stamp apache ## the same in short rounds; names the ratios that fell since the record

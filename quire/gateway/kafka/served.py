@@ -17,9 +17,7 @@ from quire.log.reading.segment_reader import RecordBatch
 from quire.log.records.position import Position
 
 TOTAL_MAX: Final = 50_000
-"""Batches of all logs that are remembered, some 12 MB. Those of the log that was read longest ago go
-first.
-"""
+"""Batches of all logs that are remembered, some 12 MB. The log that was read longest ago goes."""
 
 BATCHES_MAX: Final = 1000
 """Batches of one log that are remembered: those with the highest offsets."""
