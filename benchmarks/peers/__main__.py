@@ -4,8 +4,9 @@
         [--only 'ledger: 1 KiB'] [--json FILE] [--plot FILE] [--against FILE]
 
 All servers run all the time, and take turns: in a round each workload is run by each peer that has
-its kind, in another order each round. Java's clients and servers are warmed up first. With
-`--against` the exit code is 1 if a ratio fell below 0.8 of its value in an earlier record.
+its kind, in another order each round, once all servers have settled. Java's clients and servers are
+warmed up first. With `--against` the exit code is 1 if a ratio fell below 0.8 of its value in an
+earlier record.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import quire
 from benchmarks.peers import report
 from benchmarks.peers.bookkeeper import BookKeeper
 from benchmarks.peers.kafka import Kafka
-from benchmarks.peers.machine import memory, spent
+from benchmarks.peers.machine import memory, settle, spent
 from benchmarks.peers.own import Gateway, Ledgers, Logs
 from benchmarks.peers.peer import Peer, Took
 from benchmarks.peers.workloads import WORKLOADS, Workload
@@ -110,6 +111,7 @@ async def compare(
                         what = f"round {number + 1}: {peer.name}, {workload.name}"
                         progress.update(task, description=what, advance=1)
                         try:
+                            await settle([pid for each in peers for pid in each.servers()])
                             runs.append(await measure(peer, workload, number, given.seconds))
                         except (JavaError, QuireError) as error:
                             progress.console.print(f"{what}: {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,12 @@ from typing import Final, NamedTuple, Self
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 SYNC_FIELD: Final = 15
 """Place of the completed flush requests in a line of /sys/block/*/stat; Linux 5.5 has it."""
+
+SETTLE_SECONDS: Final = 20.0
+SETTLE_STEP: Final = 0.5
+SETTLED_CORES: Final = 0.2
+"""Idle bookies, brokers and their stores use less together."""
+SETTLED_BYTES: Final = 1024 * 1024
 
 
 class Spent(NamedTuple):
@@ -54,6 +61,31 @@ def _flushes() -> int:
         fields = each.read_text().split()
         counts += int(fields[SYNC_FIELD]) if len(fields) > SYNC_FIELD else 0
     return counts
+
+
+async def settle(pids: Sequence[int], limit: float = SETTLE_SECONDS) -> bool:
+    """Wait until processes have hardly worked or written for half a second.
+
+    Servers flush and clean up behind a run. The next one, of another peer perhaps, shall not pay.
+
+    Args:
+        pids: running processes of this user.
+        limit: when to go on in any case, in seconds.
+
+    Returns:
+        Whether the processes settled.
+
+    Raises:
+        OSError: A process does not run any more.
+    """
+    before = spent(pids)
+    for _ in range(int(limit / SETTLE_STEP)):
+        await asyncio.sleep(SETTLE_STEP)
+        now = spent(pids)
+        used, before = now - before, now
+        if used.cpu_seconds <= SETTLED_CORES * SETTLE_STEP and used.written <= SETTLED_BYTES:
+            return True
+    return False
 
 
 def memory(pids: Sequence[int]) -> int:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import report
-from benchmarks.peers.machine import memory, spent
+from benchmarks.peers import machine, report
+from benchmarks.peers.machine import Spent, memory, spent
 from benchmarks.peers.report import Results, Run
 from benchmarks.peers.workloads import WORKLOADS
 
@@ -95,3 +95,20 @@ def test_an_unknown_peer_is_refused() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "unknown peers: Oracle; known are quire, BookKeeper and Kafka" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("readings", "settled"),
+    [
+        ([(0, 0), (0.4, 0), (0.4, 5_000_000), (0.45, 5_000_000)], True),
+        ([(0, 0), (0.4, 0), (0.8, 0), (1.2, 0), (1.6, 0)], False),
+        ([(0, 0), (0, 5e6), (0, 10e6), (0, 15e6), (0, 20e6)], False),
+    ],
+)
+async def test_a_run_waits_for_what_the_run_before_left(
+    readings: list[tuple[float, int]], settled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [Spent(cpu, int(written), 0) for cpu, written in readings]
+    monkeypatch.setattr(machine, "spent", lambda pids: left.pop(0))
+    assert await machine.settle([1], 2.0) is settled
+    assert not left
