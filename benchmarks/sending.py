@@ -71,7 +71,7 @@ class AgreeingBookie(RemoteBookie):
     """A bookie that agrees with everything."""
 
     def _open_call(self, stream: str) -> RunCall:
-        return Agreeing(lambda: 0 if self._stream is None else self._stream._last_sent)
+        return Agreeing(lambda: 0 if self._stream is None else self._stream._account.last_sent)
 
 
 class Three:

@@ -77,6 +77,12 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.storage.serving.idlers": (*VALUES, "quire.storage", "quire.wire", "quire.aio"),
     "quire.storage.serving.limits": (*VALUES, "quire.storage", "quire.wire", "quire.rights"),
     "quire.storage.serving.add_stream": (*VALUES, "quire.storage", "quire.wire", "quire.rights"),
+    "quire.storage.serving.stream_account": (
+        *VALUES,
+        "quire.storage",
+        "quire.wire",
+        "quire.rights",
+    ),
     "quire.storage.serving.subscriptions": (
         *VALUES,
         "quire.storage",
@@ -95,6 +101,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.ledger": (*VALUES, "quire.ledger", "quire.metastore"),
     "quire.ledger.remote": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.ledger.links": (*VALUES, "quire.ledger", "quire.wire"),
+    "quire.ledger.run_account": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.ledger.run_stream": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.ledger.run_link": ("quire.aio", "quire.wire.adds"),
     "quire.ledger.replica_sender": (*VALUES, "quire.ledger", "quire.wire.adds"),

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from quire.aio.backoff import Backoff
 from quire.aio.tasks import Tasks
-from quire.aio.timing import time_limit
 from quire.entry import BookieId, EntryId, FrameParts, LedgerId
 from quire.errors import (
     BookieUnavailableError,
@@ -35,6 +33,7 @@ from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.replica_sender import ReplicaSender, SenderContext, SenderState
 from quire.ledger.roster import Bookies
+from quire.ledger.sender_calls import settle
 from quire.ledger.window import AppendWindow
 
 BACKOFF: Final = Backoff(first=0.05, last=1.0)
@@ -132,24 +131,19 @@ class Ensemble:
             for start in range(replication.ensemble)
         )
 
-    @property
     def is_lagging(self) -> bool:
-        """Whether a bookie that is up has yet to get, or to ack, an entry that is confirmed."""
+        """Return whether a bookie that is up has yet to get, or ack, an entry that is confirmed."""
         return not self._is_stopped and any(
             sender.state is SenderState.UP
             and (sender.oldest is not None or sender.cursor <= self.window.lac)
             for sender in self.senders
         )
 
-    async def settle(self, seconds: float) -> None:
+    def settle(self, seconds: float) -> Awaitable[None]:
         """Wait until no bookie lags, for some seconds at most. A bookie that is down counts as one
         that does not lag.
         """
-        with suppress(TimeoutError):
-            async with time_limit(seconds):
-                while self.is_lagging:
-                    self._moved.clear()
-                    await self._moved.wait()
+        return settle(self.is_lagging, self._moved, seconds)
 
     def is_complete(self, metadata: LedgerMetadata) -> bool:
         """Return whether every bookie is known to hold its whole share of the ledger."""

@@ -29,7 +29,8 @@ from quire.errors import BookieUnavailableError, InvalidRequestError, QuireError
 from quire.ledger.freshness import Freshness
 from quire.ledger.news_link import NewsLink, PushedTail
 from quire.ledger.read_keys import ReadKeys
-from quire.ledger.run_stream import NO_MESSAGE, RunStream, StreamName
+from quire.ledger.run_account import StreamName
+from quire.ledger.run_stream import NO_MESSAGE, RunStream
 from quire.outline import Outline, check_outlines
 from quire.requests import REQUEST_ID, SLOW_SECONDS, SlowRequests, Trace, new_request_id
 from quire.run import FRAME_BYTES_MAX, SIZE

@@ -13,8 +13,9 @@ A probing sender sends one run and delays no other sender: it skips entries conf
 
 With deferred sync an ack means "accepted"; `sync` has the bookie name the entries that are durable.
 
-Not here: deciding about a failure, deadlines (the owner compares `oldest` with its clock), and
-choosing replacements. A sender belongs to one bookie; a replaced position gets a new sender.
+Not here: the coroutines of its calls (sender_calls.py), deciding about a failure, deadlines (the
+owner compares `oldest` with its clock), and choosing replacements. A sender belongs to one bookie;
+a replaced position gets a new sender.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
-from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -30,17 +30,17 @@ from functools import partial
 from typing import Protocol
 
 from quire.aio.tasks import Tasks
-from quire.aio.timing import time_limit
 from quire.bookie import Bookie, refused
 from quire.entry import BookieId, EntryId, LedgerId
-from quire.errors import BookieBusyError, LedgerFencedError, UnauthorizedError
+from quire.errors import BookieBusyError
 from quire.ledger.backlog import Backlog
 from quire.ledger.forcing import vouched
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
-from quire.ledger.quorum_call import BUSY_BACKOFF, within
+from quire.ledger.quorum_call import within
 from quire.ledger.roster import Bookies
 from quire.ledger.run_link import RunLink
+from quire.ledger.sender_calls import add_again, ask, tell
 from quire.wire.adds import RunEncoder
 
 
@@ -184,14 +184,17 @@ class ReplicaSender:
 
     def tell_lac(self, packet: bytes) -> None:
         """Send an explicit LAC, once; only a fence is reported."""
-        self._context.tasks.start(self._tell_lac(packet), f"LAC to {self.bookie}")
+        context, call = self._context, partial(self._write_lac, packet)
+        context.tasks.start(
+            tell(call, context.options.request_timeout, self._lac_refused), f"LAC to {self.bookie}"
+        )
 
     def sync(self, first: EntryId, last: EntryId) -> None:
         """Have the bookie vouch for its entries first..last, unless it is being asked."""
         if self._syncing is None:
-            self._syncing = self._context.tasks.start(
-                self._sync(first, last), f"sync of {self.bookie}"
-            )
+            call = partial(self._call_sync, first, last)
+            asking = ask(call, partial(self._synced, first, last), self._sync_failed)
+            self._syncing = self._context.tasks.start(asking, f"sync of {self.bookie}")
 
     def take_down(self, retry_at: float) -> None:
         """Stop sending and forget the runs under way; their answers no longer count."""
@@ -264,31 +267,26 @@ class ReplicaSender:
             if outstanding[0] is run:
                 self._advance()
         elif isinstance(error, BookieBusyError):
-            self._expect(run, self._add_again(run))
+            self._expect(run, add_again(partial(self._add, run)))
         else:
             self._context.owner.failed(self, error)
 
-    async def _add_again(self, run: _SentRun) -> None:
-        pauses = BUSY_BACKOFF.pauses()
-        while True:
-            await asyncio.sleep(pauses.next())
-            with suppress(BookieBusyError):
-                return await self._add(run)
-
-    async def _sync(self, first: EntryId, last: EntryId) -> None:
+    def _call_sync(self, first: EntryId, last: EntryId) -> Awaitable[list[tuple[EntryId, EntryId]]]:
         context = self._context
-        try:
-            bookie = context.bookies.bookie(self.bookie)
-            call = bookie.sync(context.ledger, context.access_key, first, last)
-            held = await within(context.options.request_timeout, self.bookie, call)
-        except Exception as error:
-            if self._syncing is asyncio.current_task():
-                context.owner.failed(self, error)
-            return
+        bookie = context.bookies.bookie(self.bookie)
+        call = bookie.sync(context.ledger, context.access_key, first, last)
+        return within(context.options.request_timeout, self.bookie, call)
+
+    def _synced(self, first: EntryId, last: EntryId, held: list[tuple[EntryId, EntryId]]) -> None:
         if self._syncing is asyncio.current_task():
             self._syncing = None
+            context = self._context
             through = vouched(context.replication, self.position, first, last, held)
             context.owner.synced(self, last, through)
+
+    def _sync_failed(self, error: Exception) -> None:
+        if self._syncing is asyncio.current_task():
+            self._context.owner.failed(self, error)
 
     def _advance(self) -> None:
         """Report acks from the head of the runs under way, never past a run that is not acked."""
@@ -300,14 +298,11 @@ class ReplicaSender:
         self.state = SenderState.UP
         self._context.owner.acknowledged(self, through)
 
-    async def _tell_lac(self, packet: bytes) -> None:
+    def _write_lac(self, packet: bytes) -> Awaitable[None]:
         context = self._context
-        try:
-            async with time_limit(context.options.request_timeout):
-                bookie = context.bookies.bookie(self.bookie)
-                await bookie.write_lac(context.ledger, context.access_key, packet)
-        except (LedgerFencedError, UnauthorizedError) as error:
-            if self.state is not SenderState.DOWN:
-                context.owner.failed(self, error)
-        except Exception:
-            return  # the next add finds out; followers hear of LAC from the other bookies
+        bookie = context.bookies.bookie(self.bookie)
+        return bookie.write_lac(context.ledger, context.access_key, packet)
+
+    def _lac_refused(self, error: Exception) -> None:
+        if self.state is not SenderState.DOWN:
+            self._context.owner.failed(self, error)

@@ -10,7 +10,8 @@ once, with the outcome of all appends in flight unknown. A time-out ends one app
 entry stays in flight, and a later append that is answered proves it was kept.
 
 One timer serves all deadlines (`deadlines`), one the explicit LAC. Not here: bookies (`ensemble`),
-their replacement (`ensemble_change`), metadata (`ledger_record`), callers (`pending_appends`).
+their replacement (`ensemble_change`), metadata (`ledger_record`), callers (`pending_appends`),
+the steps of an append (`append_steps`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import random
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from quire.aio.handle import Handle
 from quire.aio.home import Home
@@ -39,17 +39,14 @@ from quire.errors import (
     LedgerFencedError,
     QuireError,
 )
+from quire.ledger.append_steps import AppendSteps
 from quire.ledger.closing import Closing, ClosingStage
-from quire.ledger.deadlines import Deadlines
 from quire.ledger.ensemble import Ensemble
 from quire.ledger.ensemble_change import EnsembleChange
-from quire.ledger.explicit_lac import ExplicitLac
-from quire.ledger.forcing import Forcing
 from quire.ledger.info import LedgerInfo, info_of
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
-from quire.ledger.pending_appends import PendingAppends, Request
 from quire.ledger.records import LedgerRecords
 from quire.ledger.replicate_fragments import FragmentReplication
 from quire.ledger.roster import Bookies
@@ -99,32 +96,31 @@ class LedgerWriter(Handle):
         self._rng = rng
         self._record = LedgerRecord(records, metadata, version)
         self._tasks = Tasks()
-        self._appends = PendingAppends(meter)
-        self._ensemble = Ensemble(
-            *(metadata, sealer.access_key, roster, options, self._tasks),
-            confirmed=self._confirmed,
-            failed=lambda: self._change.start(),
-            ended=self._ended,
-            deferred_sync=deferred_sync,
+        self._steps = AppendSteps(
+            lambda confirmed: Ensemble(
+                *(metadata, sealer.access_key, roster, options, self._tasks),
+                confirmed=confirmed,
+                failed=lambda: self._change.start(),
+                ended=self._ended,
+                deferred_sync=deferred_sync,
+            ),
+            *(sealer, options, observer, meter, later or Later(options.lac_idle), self._expire),
         )
-        self._forcing = Forcing(self._ensemble.sync)
-        self._observer = observer
+        self._appends = self._steps.appends
+        self._ensemble = self._steps.ensemble
+        self._forcing = self._steps.forcing
         self._window = self._ensemble.window
-        self._told = self._window.lac
         self._backlog = self._ensemble.backlog
         self._change = EnsembleChange(
             *(self._ensemble, self._record, roster, rng, self._tasks),
-            changed=self._ensemble_changed,
+            changed=self._steps.ensemble_changed,
             ended=self._ended,
             observer=observer,
             meter=meter,
         )
         self._failure: Exception | None = None
         self._closing = Closing(metadata.ledger, self._tasks)
-        self._is_flushing = False
         self._over = asyncio.Event()
-        self._explicit_lac = ExplicitLac(later or Later(options.lac_idle), self._tell_lac)
-        self._deadlines = Deadlines(self._ensemble, self._appends, options, self._expire)
         self._tasks.start(self._watch(), f"watch of ledger {metadata.ledger}")
 
     def __repr__(self) -> str:
@@ -208,7 +204,7 @@ class LedgerWriter(Handle):
         self._home.check(self)
         entries = [as_bytes(payload) for payload in payloads]
         self._check(entries)
-        pushed: range = await self._request(entries)
+        pushed: range = await self._steps.request(entries)
         return pushed
 
     async def submit(self, payload: bytes) -> asyncio.Future[EntryId]:
@@ -240,7 +236,7 @@ class LedgerWriter(Handle):
         Cancellation: gives up waiting only.
         """
         self._check()
-        await self._request(())
+        await self._steps.request(())
 
     async def force(self) -> EntryId:
         """Make everything appended so far durable and confirmed.
@@ -315,17 +311,6 @@ class LedgerWriter(Handle):
 
     # Reports of the ensemble.
 
-    def _confirmed(self, lac: EntryId) -> None:
-        """Answer callers, let waiting ones in, and see that followers learn of LAC."""
-        if lac > self._told:
-            self._told = lac
-            self._observer.confirmed(self.ledger, lac)
-        self._appends.resolve(self._ensemble.answered)
-        self._forcing.confirmed(lac)
-        if self._appends.is_waiting:
-            self._admit()
-        self._explicit_lac.confirmed(lac)
-
     def _ended(self, error: Exception) -> None:
         """End the writer: another client owns the ledger now, or this one is refused."""
         if self._failure is None and not self._closing.is_decided:
@@ -343,24 +328,7 @@ class LedgerWriter(Handle):
         self, payload: bytes, admitted: asyncio.Future[None] | None = None
     ) -> asyncio.Future[EntryId]:
         self._check((payload := as_bytes(payload),))
-        answer: asyncio.Future[EntryId] = self._loop.create_future()
-        now = self._loop.time()
-        entry = None if self._appends.is_waiting else self._push(payload)
-        if entry is None:
-            self._appends.wait(Request((payload,), True, now, answer, admitted))
-            self._flush_soon()
-        else:
-            self._appends.expect(entry, answer, entry, now)
-            if admitted is not None:
-                admitted.set_result(None)
-        return answer
-
-    def _request(self, payloads: Sequence[bytes]) -> asyncio.Future[Any]:
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._appends.wait(Request(payloads, False, self._loop.time(), answer))
-        self._admit()
-        self._appends.resolve(self._ensemble.answered)
-        return answer
+        return self._steps.append(payload, admitted)
 
     def _check(self, payloads: Sequence[bytes] = ()) -> None:
         """Raise what speaks against appending."""
@@ -372,46 +340,6 @@ class LedgerWriter(Handle):
             if len(payload) > ENTRY_BYTES_MAX:
                 raise EntryTooLargeError(len(payload), ENTRY_BYTES_MAX)
 
-    def _push(self, payload: bytes) -> EntryId | None:
-        """Seal the next entry, to be sent in this turn of the loop; None without enough space."""
-        if not self._ensemble.is_room(len(payload)):
-            self._forcing.want(self._window.pushed)
-            return None
-        window = self._window
-        length = self._backlog.length + len(payload)
-        parts = self._sealer.parts(window.pushed + 1, window.lac, length, payload)
-        self._explicit_lac.told = window.lac
-        if not self._is_flushing:
-            self._flush_soon()
-        return self._ensemble.push(parts, length)
-
-    def _admit(self) -> None:
-        self._appends.admit(self._push, self._window.pushed)
-        self._flush_soon()
-
-    def _flush_soon(self) -> None:
-        if not self._is_flushing:
-            self._is_flushing = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        """Send the entries appended in this turn of the loop."""
-        self._is_flushing = False
-        if not self._over.is_set():
-            self._explicit_lac.sent()
-            if self._appends.is_waiting:
-                self._appends.admit(self._push, self._window.pushed)
-            self._ensemble.pump()
-            self._deadlines.watch()
-
-    def _ensemble_changed(self) -> None:
-        self._ensemble.pump()
-        self._confirmed(self._window.lac)
-        self._deadlines.watch()
-
-    def _tell_lac(self, lac: EntryId) -> None:
-        self._ensemble.tell_lac(self._sealer.seal_lac(lac))
-
     # Deadlines.
 
     def _expire(self) -> None:
@@ -419,7 +347,7 @@ class LedgerWriter(Handle):
         self._ensemble.expire(now, self._appends.is_waiting)
         timeout = self._options.append_timeout
         self._appends.expire(now, timeout, self._unconfirmed, self._refusal)
-        self._deadlines.watch()
+        self._steps.deadlines.watch()
 
     def _unconfirmed(self, entry: EntryId) -> QuireError:
         obstacle = f"; {self._change.obstacle}" if self._change.obstacle is not None else ""
@@ -437,7 +365,7 @@ class LedgerWriter(Handle):
     async def _close(self) -> None:
         if not self._over.is_set():
             with suppress(QuireError):
-                await self._request(())
+                await self._steps.request(())
                 await self._force()
             if self._window.lac == self._window.pushed:
                 await self._ensemble.settle(self._options.close_grace)
@@ -447,7 +375,7 @@ class LedgerWriter(Handle):
             return
         if self._failure is not None:
             raise self._failure.with_traceback(None)
-        self._explicit_lac.tell_at_once(lac := self._window.lac)
+        self._steps.explicit_lac.tell_at_once(lac := self._window.lac)
         try:
             await self._closing.carry_out(partial(self._end_at, lac))
         finally:
@@ -474,9 +402,7 @@ class LedgerWriter(Handle):
     def _halt(self, reason: str) -> None:
         """Send, count and await nothing any more; fail all waiting callers."""
         self._over.set()
-        self._deadlines.cancel()
-        self._explicit_lac.stop()
-        self._ensemble.stop()
+        self._steps.stop()
         self._tasks.cancel()
         taken_over = isinstance(self._failure, LedgerFencedError | LedgerClosedError)
 

@@ -23,7 +23,7 @@ from quire.run import ScannedRun, scan_run
 from quire.storage.engine import Engine
 from quire.storage.entries.ledger_state import LedgerState
 from quire.storage.entries.write_cache import cost
-from quire.storage.serving.run_taker import OfferedRun
+from quire.storage.serving.offered_run import OfferedRun
 
 
 class _Mood(NamedTuple):
@@ -66,7 +66,9 @@ class DirectAdds:
                 scanned = self.scan(offer.ledger, offer.run)
             except InvalidRequestError:
                 break
-            if not self._put(offer.run, scanned, offer.key, offer.recovery, offer, mood, offer):
+            if not self._put(
+                offer.run, scanned, offer.key, offer.recovery, offer.tell, mood, offer
+            ):
                 break
             index += 1
         return index
@@ -102,7 +104,7 @@ class DirectAdds:
             return False
         source = Source.RECOVERY if recovery else Source.WRITER
         try:
-            engine.put_run(run, scanned, source, answered, mood.now, trace)
+            engine.runs.put(run, scanned, source, answered, mood.now, trace)
         except QuireError:
             engine.gate.leave(size)
             return False

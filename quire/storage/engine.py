@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from quire.aio.answer import Answered, settle
+from quire.aio.answer import settle
 from quire.aio.timing import time_limit
 from quire.entry import EntryId, LedgerId
 from quire.errors import (
@@ -27,7 +27,6 @@ from quire.errors import (
     ReadOnlyBookieError,
 )
 from quire.observer import SILENT, Observer, Source
-from quire.requests import Trace
 from quire.run import ScannedRun, scan_run
 from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.disk.port import Disk
@@ -35,6 +34,7 @@ from quire.storage.entries.checkpoint import FIRST
 from quire.storage.entries.ledger_storage import LedgerStorage
 from quire.storage.entries.memory_limiter import Gate
 from quire.storage.entries.reserve import Reserve
+from quire.storage.entries.run_path import RunPath
 from quire.storage.entries.subjects import FenceSubject, KeySubject, RunSubject, Subject
 from quire.storage.entries.write_cache import cost
 from quire.storage.journal.journal import FULL, Journal
@@ -102,7 +102,7 @@ class Engine:
         self._on_fatal = on_fatal
         self._rng = rng
         self._failure: str | None = None
-        self._suspect: Callable[[LedgerId, EntryId], None] = lambda *_: None
+        self._suspect: Callable[[LedgerId, EntryId], None] | None = None
         self._replayed = ReplayCounts()
         self._found: list[ScannedRun] = []
         """Replayed, and not flushed yet."""
@@ -123,6 +123,7 @@ class Engine:
             on_idle=self._witness,
             on_refused=self._forget,
         )
+        self.runs: Final = RunPath(self._journal, self.storage, observer, self.patcher.pace.waited)
         self.upkeep: Final = Upkeep(
             bookie,
             disk,
@@ -232,7 +233,7 @@ class Engine:
         self._replayed.bytes += len(record.body)
         if record.kind is RecordKind.RUN:
             run = scan_run(record.body)
-            if self.storage.apply_run(run):
+            if self.storage.memory.apply_run(run):
                 self.observer.held(run.ledger, run.entries, Source.FOUND)
                 self._found.append(run)
         elif record.kind is not RecordKind.MARK:
@@ -242,30 +243,8 @@ class Engine:
             apply(ledger, record.body[_LEDGER.size :])
 
     def _apply(self, subjects: list[Subject]) -> None:
-        for subject in subjects:
-            self._apply_one(subject)
-        self._tell_of_waits(subjects)
+        self.runs.apply(subjects)
         self.upkeep.look()
-
-    def _tell_of_waits(self, subjects: list[Subject]) -> None:
-        """Tell the pace of copying about a batch's appends; the first one waited longest."""
-        runs = (each for each in subjects if isinstance(each, RunSubject))
-        arrived = [each.arrived for each in runs if each.source is Source.WRITER]
-        if arrived:
-            waited = asyncio.get_running_loop().time() - min(arrived)
-            self.patcher.pace.waited(waited, len(arrived))
-
-    def _apply_one(self, subject: Subject) -> None:
-        if isinstance(subject, RunSubject):
-            run, source, _ = subject
-            self._journal.counts.entries += run.count
-            if self.storage.apply_run(run):
-                self.observer.held(run.ledger, run.entries, source)
-        elif isinstance(subject, FenceSubject):
-            self.storage.apply_fence(subject.ledger, subject.key)
-            self.observer.fenced(subject.ledger)
-        elif subject is not None:
-            self.storage.apply_key(subject.ledger, subject.key)
 
     def append_run(
         self, run: bytes, scanned: ScannedRun, source: Source, arrived: float | None = None
@@ -274,23 +253,8 @@ class Engine:
         is when a run came that had to wait for space, by the clock of the loop.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.put_run(run, scanned, source, partial(settle, done), arrived)
+        self.runs.put(run, scanned, source, partial(settle, done), arrived)
         return done
-
-    def put_run(
-        self,
-        run: bytes,
-        scanned: ScannedRun,
-        source: Source,
-        answered: Answered,
-        arrived: float | None = None,
-        trace: Trace | None = None,
-    ) -> None:
-        """Journal a run as `append_run`; `answered` is called instead of a future."""
-        since = asyncio.get_running_loop().time() if arrived is None else arrived
-        subject = RunSubject(scanned, source, since)
-        can_wait = source is Source.RECOVERY
-        self._journal.put(RecordKind.RUN, run, subject, answered, can_wait=can_wait, trace=trace)
 
     def _forget(self, subject: Subject) -> None:
         """Give back the space of a run that was refused after all."""
@@ -460,7 +424,8 @@ class Engine:
         try:
             return await reading
         except CorruptEntryError as error:
-            self._suspect(error.ledger, error.entry)
+            if self._suspect is not None:
+                self._suspect(error.ledger, error.entry)
             raise
 
     def _die(self, error: BaseException) -> None:

@@ -58,7 +58,7 @@ from quire.storage.maintenance.garbage import Collector, Deletions
 from quire.storage.maintenance.replicas_port import OpenCopies, Orders
 from quire.storage.maintenance.scrub import Scrubber
 from quire.storage.maintenance.self_repair import Mender
-from quire.storage.serving.run_taker import OfferedRun
+from quire.storage.serving.offered_run import OfferedRun
 from quire.tracing.spans import NO_SPANS, Spans
 
 

@@ -21,7 +21,7 @@ EDITS: Final = (
     Edit(
         "a flush that met a full disk forgets the states it had taken up",
         LEDGER_STORAGE,
-        "            self._changed = {**changed, **self._changed}\n",
+        "            self.memory.changed = {**changed, **self.memory.changed}\n",
         "",
         ("tests/storage/test_full_disk.py",),
     ),
@@ -42,9 +42,9 @@ EDITS: Final = (
     Edit(
         "a flush that is tried again moves the checkpoint to where the journal is by then",
         LEDGER_STORAGE,
-        "            self._flushing, self._cache = self._cache, WriteCache()\n"
+        "            self._flushing, self.memory.cache = self.memory.cache, WriteCache()\n"
         "            self._position = position\n",
-        "            self._flushing, self._cache = self._cache, WriteCache()\n"
+        "            self._flushing, self.memory.cache = self.memory.cache, WriteCache()\n"
         "        self._position = position\n",
         ("tests/storage/test_full_disk.py",),
     ),

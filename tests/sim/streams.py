@@ -24,7 +24,8 @@ from quire.entry import EntryId, LedgerId
 from quire.errors import BookieUnavailableError
 from quire.storage.serving.add_stream import AddStream
 from quire.storage.serving.limits import Reception, ServiceLimits
-from quire.storage.serving.run_taker import OfferedRun, RunTaker
+from quire.storage.serving.offered_run import OfferedRun
+from quire.storage.serving.run_taker import RunTaker
 from quire.storage.serving.subscriptions import NewsStream, decode_subscriptions
 from quire.testing.sim.process import Incarnation
 from quire.wire import bookie_pb2 as pb

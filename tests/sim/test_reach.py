@@ -154,6 +154,7 @@ UNREACHED: Final = {
     "storage/serving/metered.py": "storage/serving/test_metrics.py",
     "storage/serving/metrics.py": "storage/serving/test_metrics.py",
     "storage/serving/run_listener.py": "wire",
+    "storage/serving/run_taker.py": "storage/test_direct_adds.py",
     "storage/serving/seats.py": "storage/serving/test_seats.py",
     "storage/serving/store_exposure.py": "storage/serving/test_store_exposure.py",
     "storage/serving/vitals.py": "storage/serving/test_metrics.py",

@@ -15,7 +15,7 @@ from quire.bookie import Bookie, list_all
 from quire.storage.node import BookieNode
 from quire.storage.serving.add_stream import AddStream
 from quire.storage.serving.limits import Reception, ServiceLimits
-from quire.storage.serving.run_taker import OfferedRun
+from quire.storage.serving.offered_run import OfferedRun
 from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire.transport import EOF

@@ -10,14 +10,15 @@ import pytest
 
 from quire.errors import BookieUnavailableError, LedgerFencedError, NoSuchEntryError
 from quire.run import scan_run
-from quire.storage.journal.record import RecordKind
+from quire.storage.entries.subjects import RunSubject, Subject
 from quire.storage.node import BookieNode
 from quire.storage.serving.add_stream import AddStream
 from quire.storage.serving.births import BornBookie, Bound
 from quire.storage.serving.limits import Reception
 from quire.storage.serving.metered import Meter, MeteredBookie
 from quire.storage.serving.obedient import ObedientBookie
-from quire.storage.serving.run_taker import OfferedRun, RunTaker
+from quire.storage.serving.offered_run import OfferedRun
+from quire.storage.serving.run_taker import RunTaker
 from quire.wire import bookie_pb2 as pb
 from quire.wire.transport import EOF
 from tests.storage.scene import BOOKIE, KEY, OTHER_KEY, Scene, drive, run_of
@@ -187,15 +188,15 @@ def test_of_the_runs_of_one_message_none_overtakes_another_of_its_ledger() -> No
             for ledger, entry in ((7, 1), (8, 0), (8, 1), (7, 2), (8, 2))
         ]
         stream = _Stream(pb.AddRequest(first=1, bookie=BOOKIE, runs=runs))
-        put = node._engine._journal.put
+        journal = node._engine._journal
+        apply = journal._apply
 
-        def noting(kind: RecordKind, body: bytes, *args: Any, **named: Any) -> None:
-            if kind is RecordKind.RUN:
-                scanned = scan_run(body)
-                order.append((scanned.ledger, scanned.first))
-            put(kind, body, *args, **named)
+        def noting(subjects: list[Subject]) -> None:
+            runs = [each.scanned for each in subjects if isinstance(each, RunSubject)]
+            order.extend((run.ledger, run.first) for run in runs)
+            apply(subjects)
 
-        node._engine._journal.put = noting  # type: ignore[method-assign]
+        journal._apply = noting
         serving = asyncio.ensure_future(AddStream(Reception(node, BOOKIE), stream).serve())
         await _settle()
         scene.disk.release()

@@ -107,14 +107,13 @@ def test_many_lacs_go_in_messages_of_bounded_size(monkeypatch: pytest.MonkeyPatc
             await asyncio.sleep(0)
             assert stub._stream is not None
             sizes: list[int] = []
-            make = stub._stream._next_message
+            write = stub._stream._call.write
 
-            def measured() -> list[bytes]:
-                message = make()
-                sizes.append(sum(map(len, message)))
-                return message
+            async def measured(*parts: bytes) -> None:
+                sizes.append(sum(map(len, parts)))
+                await write(*parts)
 
-            stub._stream._next_message = measured  # type: ignore[method-assign]
+            stub._stream._call.write = measured  # type: ignore[method-assign]
             await stub.add(7, KEY, run_of(0))
             await asyncio.gather(*lacs)
             assert len(sizes) > 1

@@ -24,9 +24,10 @@ from quire.bookkeeper.serving.request import SECOND, ClientRequest, Reply, Reque
 from quire.bookkeeper.status import Status
 from quire.bookkeeper.wire3 import SIZE
 from quire.run import pack_run
-from quire.storage.serving.add_stream import RUN_COST
 from quire.storage.serving.limits import Reception, named_peer
-from quire.storage.serving.run_taker import OfferedRun, RunTaker
+from quire.storage.serving.offered_run import OfferedRun
+from quire.storage.serving.run_taker import RunTaker
+from quire.storage.serving.stream_account import RUN_COST
 from quire.storage.serving.uses import StreamUses
 from quire.wire.framed import ConnectionOverError, FramedConnection
 

@@ -1,8 +1,9 @@
 """Everything a bookie holds, found by ledger: states, write caches, entry-log files, the
 checkpoint.
 
-`apply_*` change memory and are called for durable journal records only, by replay and by the live
-journal alike. `flush` moves the entries in memory into an entry-log file, and then the checkpoint:
+`apply_*` (that of runs is in entry_memory.py) change memory and are called for durable journal
+records only, by replay and by the live journal alike. `flush` moves the entries in memory into an
+entry-log file, and then the checkpoint:
 
     swap caches, take changed states and the journal's position   (one step: nothing comes between)
     write the file, sync, sync its directory        (after a crash it is unlisted: removed at start)
@@ -40,7 +41,6 @@ from typing import Final
 
 from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptStorageError
-from quire.run import ScannedRun
 from quire.storage.disk.port import Disk
 from quire.storage.entries.checkpoint import (
     FIRST,
@@ -59,6 +59,7 @@ from quire.storage.entries.entry_log import (
     entries_path,
     load_index,
 )
+from quire.storage.entries.entry_memory import EntryMemory
 from quire.storage.entries.entry_reads import EntryReads
 from quire.storage.entries.file_set import NO_PARTS, Shelf
 from quire.storage.entries.formatting import check_first
@@ -74,7 +75,7 @@ from quire.storage.entries.retired_file import (
     retired_bytes,
     write_retired,
 )
-from quire.storage.entries.write_cache import WriteCache, cost
+from quire.storage.entries.write_cache import WriteCache
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.replay import JournalPosition
 from quire.storage.journal.segments import JOURNAL, numbered
@@ -92,19 +93,18 @@ class LedgerStorage:
         self._files = EntryFiles(disk, options.open_files_max, ReadCache(options.read_cache_bytes))
         self._file_number = 0
         self.checkpoint: Checkpoint = FIRST
-        self.states: dict[LedgerId, LedgerState] = {}
+        self.memory: Final = EntryMemory(self._begin)
+        self.states: Final = self.memory.states
         self._retired: RetiredFile = NOTHING
         self.shelf: Final = Shelf()
         self._turn = asyncio.Lock()
         """Held for a change of the checkpoint: by a flush, or by compaction for its last step."""
-        self._changed: dict[LedgerId, None] = {}
-        self._cache = WriteCache()
         self._flushing = WriteCache()
         self._position = FIRST.position
         self._doubted: set[LedgerId] = set()
         """See `note_doubts`."""
         self.reads: Final = EntryReads(
-            self._files, self.shelf, lambda: (self._flushing, self._cache)
+            self._files, self.shelf, lambda: (self._flushing, self.memory.cache)
         )
         self.lists: Final = Lister(
             self._files, self.shelf, self.reads.find_cached, options.list_bytes_max
@@ -190,6 +190,9 @@ class LedgerStorage:
                 state.doubt()
         return state
 
+    def _begin(self, ledger: LedgerId) -> LedgerState | None:
+        return None if self.retired.is_dropped(ledger) else self.state(ledger)
+
     def forget_if_unknown(self, state: LedgerState) -> None:
         """Drop a state without content and waiters: any client can name any ledger.
 
@@ -224,7 +227,7 @@ class LedgerStorage:
         was_in_limbo, check = state.in_limbo, state.check
         state.doubt(key_check)
         if not was_in_limbo or state.check != check:
-            self._changed[ledger] = None
+            self.memory.changed[ledger] = None
         return not was_in_limbo
 
     def clear(self, ledger: LedgerId) -> None:
@@ -232,7 +235,7 @@ class LedgerStorage:
         forget before.
         """
         self.state(ledger).in_limbo = False
-        self._changed[ledger] = None
+        self.memory.changed[ledger] = None
 
     @property
     def read_counts(self) -> ReadCounts:
@@ -240,40 +243,20 @@ class LedgerStorage:
 
     @property
     def cached_bytes(self) -> int:
-        return self._cache.bytes
+        return self.memory.cache.bytes
 
     def apply_key(self, ledger: LedgerId, key: bytes) -> None:
         state = self.state(ledger)
         state.key, state.is_key_durable = key, True
-        self._changed[ledger] = None
+        self.memory.changed[ledger] = None
 
     def apply_fence(self, ledger: LedgerId, key: bytes) -> None:
         self.apply_key(ledger, key)
         self.state(ledger).close_door()
 
-    def apply_run(self, run: ScannedRun) -> bool:
-        """Return whether the run is kept: a ledger that was dropped takes none."""
-        assert run.is_ascending, f"the run of ledger {run.ledger} is not in order of its ids"
-        if self._is_gone(run.ledger):
-            self._cache.bytes += cost(run)  # given back by the next flush, as if it were kept
-            return False
-        state = self.state(run.ledger)
-        self._cache.insert(run)
-        self._changed[run.ledger] = None
-        if run.last > state.last:
-            state.last = run.last
-        if run.lac > state.hint:
-            state.hint = run.lac
-        state.wake()
-        return True
-
-    def _is_gone(self, ledger: LedgerId) -> bool:
-        """Whether a ledger was dropped, and is not being copied again."""
-        return ledger not in self.states and self.retired.is_dropped(ledger)
-
     def touch(self, ledger: LedgerId) -> None:
         """Note that a state changed outside of the journal (an explicit LAC)."""
-        self._changed[ledger] = None
+        self.memory.changed[ledger] = None
 
     async def flush(self, position: Callable[[], JournalPosition]) -> int:
         """Move the entries in memory into a file and the checkpoint to `position`; return the cost
@@ -289,15 +272,15 @@ class LedgerStorage:
 
     async def _flush(self, position: JournalPosition) -> int:
         if not self._flushing.bytes:
-            self._flushing, self._cache = self._cache, WriteCache()
+            self._flushing, self.memory.cache = self.memory.cache, WriteCache()
             self._position = position
         freed = self._flushing.bytes
-        changed, self._changed = self._changed, {}
+        changed, self.memory.changed = self.memory.changed, {}
         try:
             index = await self._write_file(changed)
             await self._write_checkpoint(index)
         except OSError:
-            self._changed = {**changed, **self._changed}
+            self.memory.changed = {**changed, **self.memory.changed}
             raise
         if index is not None:
             self.shelf.add(index, decode_rows(index.states))
@@ -417,8 +400,8 @@ class LedgerStorage:
         state = self.states.pop(ledger, None)
         if state is not None:
             state.close_door()
-        self._changed.pop(ledger, None)
-        for cache in (self._cache, self._flushing):
+        self.memory.changed.pop(ledger, None)
+        for cache in (self.memory.cache, self._flushing):
             cache.ledgers.pop(ledger, None)
         self.shelf.drop(ledger)
 
@@ -468,7 +451,7 @@ class LedgerStorage:
     def leave_out(self, ledger: LedgerId, chunk: ChunkAt) -> None:
         """Forget a damaged chunk: all that is wanted of it was stored again."""
         self.shelf.leave_out(ledger, chunk)
-        caches = [each.ledgers.get(ledger) for each in (self._flushing, self._cache)]
+        caches = [each.ledgers.get(ledger) for each in (self._flushing, self.memory.cache)]
         lasts = [each.last for each in caches if each is not None]
         self.state(ledger).last = max([self.shelf.ledgers.get(ledger, NO_PARTS).last, *lasts])
 

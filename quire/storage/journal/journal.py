@@ -16,8 +16,8 @@ prove that the last one was durable (record.py).
 
 One task does all this. If it fails, for whatever reason, every waiter is told, nothing is tried
 again (after a failed sync the kernel may call lost pages clean) and `on_fatal` must end the
-process. Not here: the bytes (record.py), the files (segments.py), what records mean (node.py),
-bounds (memory_limiter.py).
+process. Not here: the queue and the steps of a batch (queue.py), the bytes (record.py), the files
+(segments.py), what records mean (node.py), bounds (memory_limiter.py).
 """
 
 from __future__ import annotations
@@ -27,19 +27,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
-from quire.aio.answer import Answered, settle, tell
-from quire.errors import BookieUnavailableError, ReadOnlyBookieError
-from quire.requests import TRACE, Trace
-from quire.storage.disk.blocks import BLOCK_BYTES, align
+from quire.aio.answer import settle, tell
+from quire.errors import ReadOnlyBookieError
+from quire.storage.disk.blocks import BLOCK_BYTES
 from quire.storage.journal.options import StorageOptions
-from quire.storage.journal.record import (
-    LAST_OF_BATCH,
-    RECORD_HEADER_BYTES,
-    RecordKind,
-    encode_record,
-)
+from quire.storage.journal.queue import QueuedRecord, RecordQueue, encode_batch, tell_durable
+from quire.storage.journal.record import RecordKind
 from quire.storage.journal.replay import JournalPosition
 from quire.storage.journal.segments import JournalSegment, Segments
 
@@ -49,21 +44,6 @@ FULL: Final = "its disk is full"
 
 RECENT_BATCHES: Final = 1024
 """Batches of the percentile: a second of a busy journal, and 8 KiB of memory."""
-
-_ZEROS: Final = bytes(BLOCK_BYTES)
-
-
-class _Pending(NamedTuple, Generic[SubjectT]):
-    """A record that is not durable yet."""
-
-    kind: RecordKind
-    body: bytes
-    subject: SubjectT
-    answered: Answered
-    can_wait: bool
-    """Whether it stays in the queue when the disk is full."""
-    trace: Trace | None
-    """The trace of its request, if a log of slow requests wants it."""
 
 
 @dataclass(slots=True)
@@ -113,12 +93,9 @@ class Journal(Generic[SubjectT]):
         self._on_fatal = on_fatal
         self.counts: Final = JournalCounts()
         self._recent: deque[float] = deque(maxlen=RECENT_BATCHES)
-        self._queue: deque[_Pending[SubjectT]] = deque()
-        self._arrived = asyncio.Event()
-        segments.on_ready = self._arrived.set
-        self._is_closing = False
+        self.queue: Final = RecordQueue[SubjectT](bookie)
+        segments.on_ready = self.queue.arrived.set
         self._busy_since: float | None = None
-        self._failure: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -140,7 +117,7 @@ class Journal(Generic[SubjectT]):
 
     def counts_now(self) -> JournalCounts:
         """Return the counts, those of now included."""
-        self.counts.waiting = len(self._queue)
+        self.counts.waiting = len(self.queue.records)
         ordered = sorted(self._recent)
         if ordered:
             slow = ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
@@ -167,51 +144,20 @@ class Journal(Generic[SubjectT]):
     def append(
         self, kind: RecordKind, body: bytes, subject: SubjectT, *, can_wait: bool = True
     ) -> asyncio.Future[None]:
-        """Queue a record; the future is done when it is durable and applied. As `put`.
+        """Queue a record; the future is done when it is durable and applied. As `RecordQueue.put`.
 
         Cancelling the future abandons the wait, not the record.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.put(kind, body, subject, partial(settle, done), can_wait=can_wait)
+        self.queue.put(kind, body, subject, partial(settle, done), can_wait)
         return done
 
-    def put(
-        self,
-        kind: RecordKind,
-        body: bytes,
-        subject: SubjectT,
-        answered: Answered,
-        *,
-        can_wait: bool = True,
-        trace: Trace | None = None,
-    ) -> None:
-        """Queue a record; `answered` is called in the step that finds it durable and applied.
-
-        A record that cannot wait is refused, with `ReadOnlyBookieError` and a call of `on_refused`,
-        when it is still in the queue while the disk is too full for another segment. A fence
-        need not wait while `takes_fences`. Raises `BookieUnavailableError`, with which `answered`
-        is called as well, when the journal failed or is closed.
-        """
-        if self._is_closing or self._failure is not None:
-            raise self._unavailable()
-        if trace is None:
-            trace = TRACE.get()
-        if trace is not None and not trace.accepted:
-            trace.accepted = asyncio.get_running_loop().time()
-        self._queue.append(_Pending(kind, body, subject, answered, can_wait, trace))
-        self._arrived.set()
-
-    def _unavailable(self) -> BookieUnavailableError:
-        reason = (
-            "it is closing" if self._failure is None else f"its journal failed: {self._failure}"
-        )
-        return BookieUnavailableError(self._bookie, reason)
-
     async def _run(self) -> None:
-        batch: list[_Pending[SubjectT]] = []
+        queue = self.queue
+        batch: list[QueuedRecord[SubjectT]] = []
         try:
-            while self._queue or not self._is_closing:
-                if not self._queue:
+            while queue.records or not queue.is_closing:
+                if not queue.records:
                     await self._wait()
                     continue
                 batch = self._take_batch()
@@ -225,17 +171,17 @@ class Journal(Generic[SubjectT]):
                 self._busy_since = None
                 await asyncio.sleep(0)  # answered callers may append
         except BaseException as error:
-            self._fail(error, batch)
+            queue.fail(error, batch)
             if isinstance(error, asyncio.CancelledError):
                 raise
             self._on_fatal(error)
 
     async def _wait(self) -> None:
         """Wait for records; when none come and the last batch has no witness yet, ask for one."""
-        self._arrived.clear()
+        self.queue.arrived.clear()
         if not self._is_witnessed and self._alarm is None:
             self._watch_idleness(self._durable)
-        await self._arrived.wait()
+        await self.queue.arrived.wait()
 
     def _watch_idleness(self, durable: int) -> None:
         """Look again later whether anything came after a record; one timer serves all batches."""
@@ -244,32 +190,20 @@ class Journal(Generic[SubjectT]):
 
     def _look_for_idleness(self, durable: int) -> None:
         self._alarm = None
-        if self._is_closing or self._is_witnessed or self._failure is not None:
+        if self.queue.is_closing or self._is_witnessed or self.queue.failure is not None:
             return
-        if durable == self._durable and not self._queue and self._busy_since is None:
+        if durable == self._durable and not self.queue.records and self._busy_since is None:
             self._on_idle()
         else:
             self._watch_idleness(self._durable)
 
-    def _take_batch(self) -> list[_Pending[SubjectT]]:
+    def _take_batch(self) -> list[QueuedRecord[SubjectT]]:
         """Take from the queue what fits into the segment; nothing when a new one is needed."""
         if self._segments.is_starved:
             self._turn_away()
-            self._let_fences_go_ahead()
+            self.queue.let_fences_go_ahead()
         room = self._options.segment_bytes - self._offset
-        room_for_runs = self._room_for_runs(room)
-        batch: list[_Pending[SubjectT]] = []
-        size = 0
-        while self._queue:
-            pending = self._queue[0]
-            size += RECORD_HEADER_BYTES + len(pending.body)
-            is_run = pending.kind is RecordKind.RUN
-            if size > (room_for_runs if is_run else room):
-                break
-            if batch and size > self._options.batch_bytes_max:
-                break
-            batch.append(self._queue.popleft())
-        return batch
+        return self.queue.take_batch(room, self._room_for_runs(room), self._options.batch_bytes_max)
 
     def _room_for_runs(self, room: int) -> int:
         """Return how much of the space in the segment runs may take now."""
@@ -277,22 +211,12 @@ class Journal(Generic[SubjectT]):
             return room
         return 0 if self._segments.is_starved else room - self._options.last_bytes
 
-    def _let_fences_go_ahead(self) -> None:
-        """Put fences before records that wait for space: these are of recoveries, in any order.
-
-        (A key that a fence overtakes is in the fence too.)
-        """
-        fences = [pending for pending in self._queue if pending.kind is RecordKind.FENCE]
-        if fences:
-            others = (each for each in self._queue if each.kind is not RecordKind.FENCE)
-            self._queue = deque((*fences, *others))
-
     async def _wait_for_segment(self) -> None:
         """Wait until the next segment is there, or something comes that may need none."""
         if self._waits_since is None:
             self._waits_since = asyncio.get_running_loop().time()
-        self._arrived.clear()
-        await self._arrived.wait()
+        self.queue.arrived.clear()
+        await self.queue.arrived.wait()
 
     async def _roll(self) -> None:
         segment = await self._segments.take()
@@ -301,15 +225,13 @@ class Journal(Generic[SubjectT]):
 
     def _turn_away(self) -> None:
         """Refuse records that wait for a segment without disk space, and need not wait."""
-        refused = [pending for pending in self._queue if not pending.can_wait]
-        self._queue = deque(pending for pending in self._queue if pending.can_wait)
-        for pending in refused:
-            self._on_refused(pending.subject)
-            tell(pending.answered, ReadOnlyBookieError(self._bookie, FULL))
-        self._arrived.set()
+        for queued in self.queue.take_what_cannot_wait():
+            self._on_refused(queued.subject)
+            tell(queued.answered, ReadOnlyBookieError(self._bookie, FULL))
+        self.queue.arrived.set()
 
-    async def _commit(self, batch: list[_Pending[SubjectT]]) -> None:
-        data, end = self._encode(batch)
+    async def _commit(self, batch: list[QueuedRecord[SubjectT]]) -> None:
+        data, end = encode_batch(batch, self._segment.header.identity, self._durable, self._offset)
         assert not self._offset % BLOCK_BYTES, f"offset {self._offset} starts no block"
         assert end <= self._options.segment_bytes, f"the batch ends at {end}, after its segment"
         now = asyncio.get_running_loop().time
@@ -322,40 +244,14 @@ class Journal(Generic[SubjectT]):
         self._recent.append(durable - begun)
         self._offset = end
         self._durable += len(batch)
-        self._is_witnessed = all(pending.kind is RecordKind.MARK for pending in batch)
-        self._apply([pending.subject for pending in batch])
-        for pending in batch:
-            if pending.trace is not None:
-                pending.trace.begun, pending.trace.durable = begun, durable
-            tell(pending.answered, None)
-
-    def _encode(self, batch: list[_Pending[SubjectT]]) -> tuple[list[bytes], int]:
-        """Return the buffers of a batch, padded to whole blocks, and where the next one begins."""
-        data: list[bytes] = []
-        identity = self._segment.header.identity
-        size = 0
-        for number, pending in enumerate(batch, 1):
-            flags = LAST_OF_BATCH if number == len(batch) else 0
-            header = encode_record(
-                pending.kind, pending.body, self._durable + number, self._durable, identity, flags
-            )
-            data += (header, pending.body)
-            size += len(header) + len(pending.body)
-        end = align(self._offset + size)
-        data.append(_ZEROS[: end - self._offset - size])
-        return data, end
-
-    def _fail(self, error: BaseException, batch: list[_Pending[SubjectT]]) -> None:
-        self._failure = error
-        waiting = [*batch, *self._queue]
-        self._queue.clear()
-        for pending in waiting:
-            tell(pending.answered, self._unavailable())
+        self._is_witnessed = all(queued.kind is RecordKind.MARK for queued in batch)
+        self._apply([queued.subject for queued in batch])
+        tell_durable(batch, begun, durable)
 
     async def close(self) -> None:
         """Refuse new records, make those queued durable, and stop."""
-        self._is_closing = True
-        self._arrived.set()
+        self.queue.is_closing = True
+        self.queue.arrived.set()
         self._forget_alarm()
         if self._task is not None:
             await self._task

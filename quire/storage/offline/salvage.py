@@ -297,7 +297,7 @@ class _Salvaging:
         self._found.records += 1
         if record.kind is RecordKind.RUN:
             try:
-                self._storage.apply_run(scan_run(record.body))
+                self._storage.memory.apply_run(scan_run(record.body))
             except InvalidRequestError:
                 return  # no writer's: it would not have been accepted
         elif record.kind is not RecordKind.MARK:

@@ -41,7 +41,7 @@ from quire.errors import (
     StoreWentBackError,
 )
 from quire.storage.serving.forwarding import ForwardingBookie
-from quire.storage.serving.run_taker import OfferedRun
+from quire.storage.serving.offered_run import OfferedRun
 
 ASK_SECONDS: Final = 1.0
 """How long the first request for a ledger waits for the metadata store."""

@@ -12,7 +12,8 @@ from typing import Final
 from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, Stride
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.outline import Outline
-from quire.storage.serving.run_taker import OfferedRun, RunTaker
+from quire.storage.serving.offered_run import OfferedRun
+from quire.storage.serving.run_taker import RunTaker
 
 
 class ForwardingBookie:

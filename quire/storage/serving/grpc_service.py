@@ -39,7 +39,7 @@ from quire.entry import BookieId, LedgerId
 from quire.requests import TRACE, Trace
 from quire.rights.calls import RPCS
 from quire.rights.roles import Action
-from quire.storage.serving.add_stream import AddStream, Origin, decode_runs
+from quire.storage.serving.add_stream import AddStream, decode_runs
 from quire.storage.serving.handing_over import NotTakenError, give_up, hand_over
 from quire.storage.serving.idlers import Idlers, watch
 from quire.storage.serving.limits import (
@@ -55,6 +55,7 @@ from quire.storage.serving.limits import (
 from quire.storage.serving.news_counts import NewsCounts
 from quire.storage.serving.refusals import Refusals
 from quire.storage.serving.run_listener import serve_runs
+from quire.storage.serving.stream_account import Origin
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import (
     RANGES_MAX,

@@ -21,8 +21,9 @@ from quire.metrics.meter import OK
 from quire.outline import Outline
 from quire.storage.disk.port import Disk, DiskSpace, File
 from quire.storage.serving.news_counts import NewsCounts
+from quire.storage.serving.offered_run import OfferedRun
 from quire.storage.serving.refusals import Refusals
-from quire.storage.serving.run_taker import OfferedRun, RunTaker
+from quire.storage.serving.run_taker import RunTaker
 
 T = TypeVar("T")
 

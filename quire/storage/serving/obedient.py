@@ -23,7 +23,7 @@ from quire.bookie import Bookie, BookieInfo, refused
 from quire.entry import BookieId, LedgerId
 from quire.errors import ReadOnlyBookieError
 from quire.storage.serving.forwarding import ForwardingBookie
-from quire.storage.serving.run_taker import OfferedRun
+from quire.storage.serving.offered_run import OfferedRun
 
 CHANGE_SECONDS: Final = 5.0
 """Within so many seconds all writers leave a bookie. A thousand of them make 200 changes a second,

@@ -15,9 +15,10 @@ from functools import partial
 from typing import Final
 
 from quire.aio.timing import time_limit
-from quire.storage.serving.add_stream import AddStream, Origin, decode_runs
+from quire.storage.serving.add_stream import AddStream, decode_runs
 from quire.storage.serving.connection_port import ConnectionPort, listening
 from quire.storage.serving.limits import Reception, named_peer
+from quire.storage.serving.stream_account import Origin
 from quire.storage.serving.subscriptions import NewsStream, decode_subscriptions
 from quire.wire import bookie_pb2 as pb
 from quire.wire.framed import (

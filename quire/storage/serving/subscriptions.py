@@ -34,9 +34,9 @@ from quire.errors import (
 from quire.requests import REQUEST_ID, Trace, requesting, run_id
 from quire.rights.calls import SUBSCRIBE
 from quire.run import ScannedRun, pack_run, scan_run
-from quire.storage.serving.add_stream import NOWHERE, Origin
 from quire.storage.serving.limits import Reception
 from quire.storage.serving.news_counts import NewsCounts
+from quire.storage.serving.stream_account import NOWHERE, Origin
 from quire.wire import bookie_pb2 as pb
 from quire.wire.identity import ANONYMOUS, Identity
 from quire.wire.news import (

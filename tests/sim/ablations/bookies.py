@@ -220,12 +220,12 @@ def forget_what_a_full_disk_refused() -> list[Patch]:
     whole = ledger_storage.LedgerStorage._flush
 
     async def flush(self: Any, position: Any) -> int:
-        taken = dict(self._changed)
+        taken = dict(self.memory.changed)
         try:
             return await whole(self, position)
         except OSError:
             for ledger in taken:
-                self._changed.pop(ledger, None)
+                self.memory.changed.pop(ledger, None)
             raise
 
     return [(ledger_storage.LedgerStorage, "_flush", flush)]

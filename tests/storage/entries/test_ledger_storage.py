@@ -21,9 +21,9 @@ def test_a_run_that_is_not_in_order_is_not_applied(ids: Sequence[int]) -> None:
     async def main() -> None:
         storage = LedgerStorage(SimDisk(random.Random(1)).mount(), BOOKIE, SMALL)
         sound = scan_run(run_of(7, 1, 2))
-        storage.apply_run(sound)
+        storage.memory.apply_run(sound)
         with pytest.raises(AssertionError, match="ledger 7 is not in order"):
-            storage.apply_run(ScannedRun(7, sound.data, ids, sound.bounds, sound.lac))
+            storage.memory.apply_run(ScannedRun(7, sound.data, ids, sound.bounds, sound.lac))
         assert storage.state(7).last == 2
 
     drive(main())

@@ -10,7 +10,8 @@ import pytest
 
 from quire.errors import BookieUnavailableError
 from quire.storage.disk.blocks import BLOCK_BYTES
-from quire.storage.journal.journal import Journal, _Pending
+from quire.storage.journal.journal import Journal
+from quire.storage.journal.queue import QueuedRecord, encode_batch
 from quire.storage.journal.record import RecordKind
 from quire.storage.journal.segments import JOURNAL, Segments
 from tests.sim.disk import SimDisk, SimFile, SimMount
@@ -72,13 +73,14 @@ def test_a_batch_at_an_impossible_place_is_not_written(
         fatal: list[BaseException] = []
         journal = await started(disk, applied, fatal)
         await journal.append(RecordKind.RUN, b"body", 1)
-        encode = journal._encode
 
-        def encode_elsewhere(batch: list[_Pending[int]]) -> tuple[list[bytes], int]:
+        def encode_elsewhere(
+            batch: list[QueuedRecord[int]], identity: int, durable: int, _: int
+        ) -> tuple[list[bytes], int]:
             journal._offset = offset
-            return encode(batch)
+            return encode_batch(batch, identity, durable, offset)
 
-        monkeypatch.setattr(journal, "_encode", encode_elsewhere)
+        monkeypatch.setattr("quire.storage.journal.journal.encode_batch", encode_elsewhere)
         with pytest.raises(BookieUnavailableError, match=reason):
             await journal.append(RecordKind.RUN, b"body", 2)
         assert [applied, list(map(type, fatal))] == [[1], [AssertionError]]

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.errors import ConfigurationError
-from quire.storage.serving.add_stream import RUN_COST, AddStream, Origin
+from quire.storage.serving.add_stream import AddStream
 from quire.storage.serving.grpc_service import BookieService
 from quire.storage.serving.limits import Reception, ServiceLimits
+from quire.storage.serving.stream_account import RUN_COST, Origin
 from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire.grpc_calls import at_door
