@@ -36,7 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo tutorial test campaigns quick coverage words lock changelog check lint types structure sim determinism crash \
-	ablations mutations fuzz soak gateway-soak suites sql apache interop judges s2 netns sandbox browser picture drills bench bench-peers bench-openmessaging bench-quick proto format clean spec tlc docs spark spark-cluster metrics alerts audit
+	ablations mutations fuzz soak gateway-soak suites sql apache interop judges s2 netns sandbox browser picture drills bench bench-peers compiled compiled-test compiled-peers bench-openmessaging bench-quick proto format clean spec tlc docs spark spark-cluster metrics alerts audit
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -180,6 +180,25 @@ determinism: SEEDS = 200
 determinism: $(VENV)/test.stamp ## run SEEDS=200 of each workload under three hash seeds and compare their traces
 	@$(BIN)/python -m tests.sim.determinism --seeds $(SEEDS)
 
+# A copy of the checkout with the compiled modules beside their sources.
+COPY := build/compiled
+
+compiled: $(COPY)/ready.stamp ## a wheel with compiled modules in build/compiled/wheel, and a copy of this checkout with them; needs a C compiler
+
+$(COPY)/ready.stamp: compiling.py hatch_build.py pyproject.toml $(shell find quire tests benchmarks -name '*.py') | $(VENV)/test.stamp
+	@rm -rf $(COPY) && mkdir -p $(COPY)/wheel
+	@echo "Compiling (about a minute)"
+	@QUIRE_COMPILED=1 $(BIN)/python -m pip wheel --disable-pip-version-check --quiet --no-deps --wheel-dir $(COPY)/wheel .
+	@cp -r quire tests benchmarks tutorial docs examples spec deploy changes *.py *.toml *.md *.yml Makefile LICENSE .gitignore $(COPY)
+	@$(BIN)/python -m zipfile -e $(COPY)/wheel/*.whl $(COPY)
+	@mkdir -p build/interop $(COPY)/build && ln -s $(abspath build/interop) $(COPY)/build/interop
+	@touch $@
+
+compiled-test: SEEDS = 20
+compiled-test: $(COPY)/ready.stamp ## the quick tests on compiled modules, and SEEDS=20 of each workload with the traces of plain ones
+	@$(BIN)/python -m tests.compiled $(COPY) -n 2 $(FILES) $(QUICK)
+	@$(BIN)/python -m tests.sim.determinism --seeds $(SEEDS) --beside $(COPY)
+
 ablations: $(VENV)/test.stamp ## remove each safeguard in turn and renew its table in docs/ablations.md
 	@$(BIN)/python -m tests.sim.ablations --jobs $(JOBS)
 
@@ -282,6 +301,10 @@ has-openmessaging:
 bench-openmessaging: ROUNDS ?= 2
 bench-openmessaging: has-openmessaging $(VENV)/test.stamp apache ## OpenMessaging Benchmark's Kafka driver before a gateway and before Kafka; BENCHMARK=directory of its package, ROUNDS=n
 	@$(BIN)/python -m benchmarks.openmessaging --benchmark "$(BENCHMARK)" --rounds $(ROUNDS)
+
+compiled-peers: ROUNDS ?= 3
+compiled-peers: $(COPY)/ready.stamp apache ## make bench-peers on compiled modules; renews benchmarks/peers/compiled.json. ROUNDS=n
+	@cd $(COPY) && PYTHONPATH=. $(abspath $(BIN))/python -m benchmarks.peers --rounds $(ROUNDS) --json $(abspath benchmarks/peers/compiled.json)
 
 bench-quick: $(VENV)/test.stamp apache ## the same in short rounds; names the ratios that fell since the record
 	@$(BIN)/python -m benchmarks.peers --rounds 2 --seconds 1.5 --against benchmarks/peers/record.json

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from importlib import metadata
+from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 try:
     __version__ = metadata.version("quire")
 except metadata.PackageNotFoundError:  # run from a source tree that was not installed
     __version__ = "unknown (not installed)"
+
+
+def is_compiled() -> bool:
+    """Return whether the modules of an append are extensions.
+
+    docs/decisions/0068-compiled-wheels.md.
+    """
+    found = find_spec("quire.run")
+    return found is not None and found.origin is not None and not found.origin.endswith(".py")
 
 
 class Speaks(NamedTuple):

@@ -11,7 +11,7 @@ from quire.cli.exits import RootGroup
 from quire.cli.later import Commands
 from quire.cli.settings import Settings, json_option, store_option
 from quire.cli.tls import tls_options
-from quire.version import __version__
+from quire.version import __version__, is_compiled
 from quire.wire.certificates import TlsOptions
 
 PLACES: Final = {
@@ -38,13 +38,17 @@ PLACES: Final = {
 }
 """Where each command is. A process imports the one that its arguments name."""
 
+_BUILD: Final = " (compiled)" if is_compiled() else ""
+
 
 @click.group(
     cls=RootGroup,
     commands=Commands(PLACES),
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "QUIRE"},
 )
-@click.version_option(__version__, package_name="quire", prog_name="quire")
+@click.version_option(
+    __version__, prog_name="quire", message=f"%(prog)s, version %(version)s{_BUILD}"
+)
 @config_option
 @context_option
 @store_option(envvar="QUIRE_STORE")

@@ -4,6 +4,11 @@
 
 runs the seeds in fresh interpreters under several hash seeds and compares what every run came to:
 verdict, steps, and the hash over all of them. Exit code 1 at the first difference.
+
+    python -m tests.sim.determinism --seeds 50 --beside build/compiled
+
+compares this program with the one of another directory instead: with compiled modules, each run
+must come to the same.
 """
 
 from __future__ import annotations
@@ -32,12 +37,12 @@ def lines(seeds: int) -> Iterator[str]:
             yield line_of(run_seed(seed, workload))
 
 
-def traces(seeds: int, hash_seed: str) -> list[str]:
-    """The same, in a fresh interpreter."""
+def traces(seeds: int, hash_seed: str, root: Path = ROOT) -> list[str]:
+    """The same, in a fresh interpreter, of the program in a directory."""
     found = subprocess.run(
         [sys.executable, "-m", "tests.sim.determinism", "--print", "--seeds", str(seeds)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+        cwd=root,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
         check=True,
@@ -48,18 +53,28 @@ def traces(seeds: int, hash_seed: str) -> list[str]:
 @click.command(help=__doc__)
 @click.option("--seeds", type=int, default=200, show_default=True)
 @click.option("--print", "as_worker", is_flag=True, help="Run the seeds here and print the lines.")
-def main(seeds: int, as_worker: bool) -> None:
+@click.option(
+    "--beside",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A directory with another program, to compare with instead of other hash seeds.",
+)
+def main(seeds: int, as_worker: bool, beside: Path | None) -> None:
     if as_worker:
         for line in lines(seeds):
             click.echo(line)
         return
-    first, *others = [traces(seeds, hash_seed) for hash_seed in HASH_SEEDS]
+    if beside is None:
+        what = f"{len(HASH_SEEDS)} hash seeds"
+        first, *others = [traces(seeds, hash_seed) for hash_seed in HASH_SEEDS]
+    else:
+        what = f"here and in {beside}"
+        first, *others = [traces(seeds, "0", root) for root in (ROOT, beside.resolve())]
     for other in others:
         for one, another in zip_longest(first, other):
             if one != another:
                 click.echo(f"differs: {one}\n         {another}")
                 sys.exit(1)
-    click.echo(f"{len(first)} runs, {len(HASH_SEEDS)} hash seeds: identical traces")
+    click.echo(f"{len(first)} runs, {what}: identical traces")
 
 
 if __name__ == "__main__":

@@ -173,6 +173,7 @@ UNREACHED: Final = {
     "wire/peer_sockets.py": "wire/test_peer_sockets.py",
     "wire/run_calls.py": "wire",
     "wire/transport.py": "wire",
+    "version.py": "test_compiling.py",
 }
 """Module or beginning of names in quire: the tests, below this repository's."""
 
