@@ -197,7 +197,7 @@ $(COPY)/ready.stamp: compiling.py hatch_build.py pyproject.toml $(shell find qui
 compiled-test: SEEDS = 20
 compiled-test: $(COPY)/ready.stamp ## the quick tests on compiled modules, and SEEDS=20 of each workload with the traces of plain ones
 	@$(BIN)/python -m tests.compiled $(COPY) -n 2 $(FILES) $(QUICK)
-	@$(BIN)/python -m tests.sim.determinism --seeds $(SEEDS) --beside $(COPY)
+	@$(BIN)/python -m tests.sim.determinism --seeds $(SEEDS) --compiled $(COPY)
 
 ablations: $(VENV)/test.stamp ## remove each safeguard in turn and renew its table in docs/ablations.md
 	@$(BIN)/python -m tests.sim.ablations --jobs $(JOBS)

@@ -12,7 +12,7 @@ import ast
 import os
 import shutil
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +59,7 @@ MYPY: Final = """[mypy]
 python_version = {version}
 follow_imports = silent
 ignore_missing_imports = True
+platform = linux
 
 [mypy-quire.wire.bookie_pb2,quire.gateway.rpc.*]
 ignore_errors = True
@@ -77,7 +78,9 @@ def without_slots(source: str) -> str:
             continue
         for each in node.body:
             targets = each.targets if isinstance(each, ast.Assign) else []
-            if any(name.id == "__slots__" for name in _names(targets)):
+            if isinstance(each, ast.AnnAssign):
+                targets = [each.target]
+            if "__slots__" in _names(targets):
                 assert each.end_lineno is not None
                 first = lines[each.lineno - 1]
                 indent = first[: len(first) - len(first.lstrip())]
@@ -97,6 +100,7 @@ def check_modules(sources: dict[str, str], modules: Collection[str] = MODULES) -
       - A class with `__call__` is not below one without it: the pointer for calls stands before the
         fields of the class above, whose methods then look for each field in the place of another.
       - No protocol is checked at runtime.
+      - No `raise … from`: a compiled one leaves `__cause__` out. Set it before the raise.
 
     Args:
         sources: all modules of quire, by their paths.
@@ -112,6 +116,10 @@ def check_modules(sources: dict[str, str], modules: Collection[str] = MODULES) -
                 raise UnfitModuleError(
                     f"{path}: {node.name} is a coroutine: move it to a module that is not compiled"
                 )
+            if isinstance(node, ast.Raise) and node.cause is not None:
+                raise UnfitModuleError(
+                    f"{path}:{node.lineno} raises from a cause: set __cause__ before the raise"
+                )
     classes = [
         (path, node)
         for path, tree in trees.items()
@@ -120,11 +128,9 @@ def check_modules(sources: dict[str, str], modules: Collection[str] = MODULES) -
     ]
     compiled = {node.name: node for path, node in classes if path in modules}
     for path, node in classes:
-        if path in modules and any(
-            one.id == "runtime_checkable" for one in _names(node.decorator_list)
-        ):
+        if path in modules and "runtime_checkable" in _names(node.decorator_list):
             raise UnfitModuleError(f"{path}: {node.name} is checked at runtime: leave it out")
-        for base in [compiled[one.id] for one in _names(node.bases) if one.id in compiled]:
+        for base in [compiled[name] for name in _names(node.bases) if name in compiled]:
             if path not in modules:
                 raise UnfitModuleError(
                     f"{path}: {node.name} is below {base.name}, which is compiled: compile both or "
@@ -137,8 +143,16 @@ def check_modules(sources: dict[str, str], modules: Collection[str] = MODULES) -
                 )
 
 
-def _names(nodes: list[ast.expr]) -> list[ast.Name]:
-    return [node for node in nodes if isinstance(node, ast.Name)]
+def _names(nodes: Sequence[ast.expr]) -> list[str]:
+    """Return the last parts of names, whatever stands before or in brackets behind them."""
+    found = []
+    for node in nodes:
+        plain = node.value if isinstance(node, ast.Subscript) else node
+        if isinstance(plain, ast.Attribute):
+            found.append(plain.attr)
+        elif isinstance(plain, ast.Name):
+            found.append(plain.id)
+    return found
 
 
 def _is_callable(node: ast.ClassDef) -> bool:
@@ -157,7 +171,7 @@ def compile_modules(root: Path, place: Path) -> list[Path]:
 
     Raises:
         UnfitModuleError: a module would not do the same.
-        SystemExit: mypyc or the C compiler refused a module, and told why.
+        SystemExit: mypyc refused a module, and told why; or there is no C compiler.
     """
     check_modules(
         {
@@ -169,6 +183,7 @@ def compile_modules(root: Path, place: Path) -> list[Path]:
     from mypyc.build import mypycify
     from setuptools import Distribution
     from setuptools.command.build_ext import build_ext
+    from setuptools.errors import CCompilerError
 
     source = place / "source"
     shutil.copytree(root / "quire", source / "quire", ignore=shutil.ignore_patterns("*.so"))
@@ -188,6 +203,11 @@ def compile_modules(root: Path, place: Path) -> list[Path]:
         command.build_temp = str(place / "objects")
         command.ensure_finalized()
         command.run()
+    except CCompilerError as error:
+        raise SystemExit(
+            f"{error}: compiled modules need a C compiler and Python's headers (python3-dev); "
+            "without QUIRE_COMPILED quire needs neither"
+        ) from None
     finally:
         os.chdir(before)
     return sorted((place / "made").rglob("*.so"))

@@ -29,14 +29,21 @@ class CompiledBuild(BuildHookInterface):
 
     def dependencies(self) -> list[str]:
         """Return what the compilation needs."""
-        return ["mypy[mypyc]>=2.4,<3", "setuptools>=77"] if is_wanted() else []
+        return ["mypy[mypyc]>=2.4,<2.5", "setuptools>=77"] if is_wanted() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and name the files that the wheel has besides the sources."""
-        if not is_wanted() or version == "editable":
+        if not is_wanted():
             return
+        if version == "editable":
+            raise SystemExit(f"{SWITCH}=1 is for wheels: an editable installation stays plain")
         self._made = tempfile.mkdtemp(prefix="quire-compiled-")
-        for extension in compile_modules(Path(self.root), Path(self._made)):
+        try:
+            extensions = compile_modules(Path(self.root), Path(self._made))
+        except BaseException:
+            shutil.rmtree(self._made)
+            raise
+        for extension in extensions:
             inside = extension.relative_to(Path(self._made, "made"))
             build_data["force_include"][str(extension)] = str(inside)
         build_data["pure_python"] = False
@@ -50,4 +57,7 @@ class CompiledBuild(BuildHookInterface):
 
 def is_wanted() -> bool:
     """Return whether wheels have compiled modules."""
-    return os.environ.get(SWITCH, "") not in ("", "0")
+    wish = os.environ.get(SWITCH, "")
+    if wish not in ("", "0", "1"):
+        raise SystemExit(f"{SWITCH} is {wish!r}: set it to 1, or leave it out")
+    return wish == "1"

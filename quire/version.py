@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import metadata
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from typing import Final, NamedTuple
 
@@ -18,7 +19,8 @@ def is_compiled() -> bool:
     docs/decisions/0068-compiled-wheels.md.
     """
     found = find_spec("quire.run")
-    return found is not None and found.origin is not None and not found.origin.endswith(".py")
+    origin = None if found is None else found.origin
+    return origin is not None and origin.endswith(tuple(EXTENSION_SUFFIXES))
 
 
 class Speaks(NamedTuple):

@@ -24,10 +24,26 @@ PLAIN_ONLY: Final = {
 """Tests that are left out, each with its reason."""
 
 
+def demand_compiled(root: Path) -> None:
+    """Check that programs of a directory run on compiled modules.
+
+    Raises:
+        SystemExit: they do not.
+    """
+    ask = "import sys; from quire.version import is_compiled; sys.exit(not is_compiled())"
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    asked = subprocess.run([sys.executable, "-c", ask], cwd=root, env=environment, check=False)
+    if asked.returncode:
+        raise SystemExit(
+            f"{root} has no compiled modules for {sys.executable}: remove it, and `make compiled`"
+        )
+
+
 def main() -> int:
     """Run the tests; return the exit code of pytest."""
     directory, *arguments = sys.argv[1:]
     root = Path(directory).resolve()
+    demand_compiled(root)
     left_out = [f"--deselect={test}" for test in PLAIN_ONLY]
     command = [sys.executable, "-m", "pytest", *arguments, *left_out]
     environment = {**os.environ, "PYTHONPATH": str(root)}

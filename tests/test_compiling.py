@@ -14,7 +14,7 @@ import pytest
 import quire.run
 from compiling import MODULES, UnfitModuleError, check_modules, without_slots
 from quire.version import is_compiled
-from tests.compiled import PLAIN_ONLY
+from tests.compiled import PLAIN_ONLY, demand_compiled
 from tests.sim.knobs import KNOBS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +32,7 @@ SLOTS = '''class Base:
 
 
 class Empty:
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 '''
 
 
@@ -69,6 +69,8 @@ def test_slots_are_left_out_and_each_line_stays_where_it_was() -> None:
             "a.py: B has __call__, and A above it has not",
         ),
         ("@runtime_checkable\nclass A(Protocol): ...", "A is checked at runtime"),
+        ("@typing.runtime_checkable\nclass A(Protocol): ...", "A is checked at runtime"),
+        ("raise ValueError from None", "a.py:1 raises from a cause"),
     ],
 )
 def test_a_module_that_would_not_do_the_same_is_refused(module: str, why: str) -> None:
@@ -78,7 +80,7 @@ def test_a_module_that_would_not_do_the_same_is_refused(module: str, why: str) -
 
 
 def test_a_plain_class_below_a_compiled_one_is_refused() -> None:
-    found = {"a.py": "class A: ...", "b.py": "class B(A): ..."}
+    found = {"a.py": "class A: ...", "b.py": "class B(a.A[int]): ..."}
     with pytest.raises(UnfitModuleError, match=r"b\.py: B is below A, which is compiled"):
         check_modules(found, ["a.py"])
     check_modules(found, ["a.py", "b.py"])
@@ -105,3 +107,12 @@ def test_no_knob_of_the_simulator_is_a_constant_in_a_compiled_module() -> None:
     """The compiler puts the value of a constant into the code."""
     names = {path.removesuffix(".py").replace("/", ".") for path in MODULES}
     assert not [(module.__name__, name) for module, name, _ in KNOBS if module.__name__ in names]
+
+
+def test_plain_modules_are_not_taken_for_compiled_ones(tmp_path: Path) -> None:
+    (tmp_path / "quire").symlink_to(ROOT / "quire")
+    if not is_compiled():
+        with pytest.raises(SystemExit, match="no compiled modules"):
+            demand_compiled(tmp_path)
+    else:
+        demand_compiled(tmp_path)

@@ -1,7 +1,7 @@
 """The steps of appends to one ledger: from payloads to frames on their way, from LAC to answers.
 
-Nothing waits here: each step is done when its call returns, and a turn of the loop sends what was
-appended in the turn before. The calls of a writer that wait, and its end, are in writer.py.
+Nothing waits here: each step is done when its call returns, and a turn of the loop sends the
+entries appended in the turn before. The calls of a writer that wait, and its end, are in writer.py.
 
 Not here: which payloads are taken, why appends fail, and when the writer ends.
 """
@@ -92,7 +92,7 @@ class AppendSteps:
         return answer
 
     def request(self, payloads: Sequence[bytes]) -> asyncio.Future[Any]:
-        """Append entries behind all others; the future has the range of their ids."""
+        """Append entries after all others; the future has the range of their ids."""
         answer: asyncio.Future[Any] = self._loop.create_future()
         self.appends.wait(Request(payloads, False, self._loop.time(), answer))
         self._admit()

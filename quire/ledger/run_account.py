@@ -66,7 +66,7 @@ class RunAccount:
             bookie: the bookie they go to.
             timeout: the seconds within which a run is answered.
             overdue: called when the oldest run got no answer in time, until `lose`.
-            name: what the log of slow requests says; without it, slow runs are not logged.
+            name: names for the log of slow requests; without it, slow runs are not logged.
             queued_max: the bytes of runs that may wait to be sent.
             message_max: the bytes of runs in a message. A larger run has one of its own.
         """
@@ -145,7 +145,7 @@ class RunAccount:
         self._tell_drained()
 
     def lose(self, reason: str) -> list[WaitingRun]:
-        """Take off all runs, when the stream breaks; `fail` answers those that are returned."""
+        """Take off all runs, when the stream breaks; `fail` answers the returned runs."""
         if self._alarm is not None:
             self._alarm.cancel()
         self._overdue = None

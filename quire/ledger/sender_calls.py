@@ -4,7 +4,7 @@ Senders work in steps, so that they may be compiled (docs/decisions/0068-compile
 a coroutine may not be. The coroutines are here. Each gets the step that asks, and the steps that
 take the outcome: they run in the coroutine's task, without a turn of the loop between.
 
-Not here: what is asked, and what an answer means (replica_sender.py, ensemble.py).
+Not here: the questions, and the meaning of answers (replica_sender.py, ensemble.py).
 """
 
 from __future__ import annotations

@@ -171,6 +171,8 @@ def _fields(message: bytes) -> Iterator[tuple[int, int]]:
                 _, at = read_varint(message, at)
             else:
                 at += _FIXED.get(kind, 0)
+            if at > len(message):
+                return
             yield tag, at
 
 
@@ -196,7 +198,7 @@ def decode_request(message: bytes) -> pb.AddRequest:
     try:
         return pb.AddRequest.FromString(message)
     except DecodeError as error:
-        raise NoMessageError(UNDECODABLE) from error
+        raise _undecodable(error)  # noqa: B904
 
 
 def decode_reply(message: bytes) -> pb.AddReply:
@@ -204,4 +206,10 @@ def decode_reply(message: bytes) -> pb.AddReply:
     try:
         return pb.AddReply.FromString(message)
     except DecodeError as error:
-        raise NoMessageError(UNDECODABLE) from error
+        raise _undecodable(error)  # noqa: B904
+
+
+def _undecodable(error: DecodeError) -> NoMessageError:
+    found = NoMessageError(UNDECODABLE)
+    found.__cause__ = error  # a compiled `raise … from` leaves it out
+    return found

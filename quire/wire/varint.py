@@ -55,6 +55,8 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
     Raises `IndexError` when the data end inside it, or it has more than 64 bits.
     """
+    if at > len(data):  # an index of more than 64 bits is another error, once this is compiled
+        raise IndexError(f"offset {at} exceeds the length")
     number = shift = 0
     while (group := data[at]) > 0x7F:
         if shift >= 63:

@@ -5,10 +5,9 @@
 runs the seeds in fresh interpreters under several hash seeds and compares what every run came to:
 verdict, steps, and the hash over all of them. Exit code 1 at the first difference.
 
-    python -m tests.sim.determinism --seeds 50 --beside build/compiled
+    python -m tests.sim.determinism --seeds 50 --compiled build/compiled
 
-compares this program with the one of another directory instead: with compiled modules, each run
-must come to the same.
+compares this program with its compiled modules in a directory instead (`make compiled`).
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from typing import Final
 
 import click
 
+from tests.compiled import demand_compiled
 from tests.sim.chunks import line_of
 from tests.sim.run import WORKLOADS, run_seed
 
@@ -54,21 +54,22 @@ def traces(seeds: int, hash_seed: str, root: Path = ROOT) -> list[str]:
 @click.option("--seeds", type=int, default=200, show_default=True)
 @click.option("--print", "as_worker", is_flag=True, help="Run the seeds here and print the lines.")
 @click.option(
-    "--beside",
+    "--compiled",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A directory with another program, to compare with instead of other hash seeds.",
+    help="A copy with compiled modules, to compare with instead of other hash seeds.",
 )
-def main(seeds: int, as_worker: bool, beside: Path | None) -> None:
+def main(seeds: int, as_worker: bool, compiled: Path | None) -> None:
     if as_worker:
         for line in lines(seeds):
             click.echo(line)
         return
-    if beside is None:
+    if compiled is None:
         what = f"{len(HASH_SEEDS)} hash seeds"
         first, *others = [traces(seeds, hash_seed) for hash_seed in HASH_SEEDS]
     else:
-        what = f"here and in {beside}"
-        first, *others = [traces(seeds, "0", root) for root in (ROOT, beside.resolve())]
+        demand_compiled(compiled.resolve())
+        what = f"plain and in {compiled}"
+        first, *others = [traces(seeds, "0", root) for root in (ROOT, compiled.resolve())]
     for other in others:
         for one, another in zip_longest(first, other):
             if one != another:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ from quire.wire.adds import (
     encode_run,
 )
 from quire.wire.reads import NoMessageError
+from quire.wire.varint import read_varint
 
 runs = st.lists(
     st.tuples(
@@ -128,3 +130,13 @@ def test_a_message_of_too_many_runs_is_not_decoded(
     monkeypatch.setattr("quire.wire.adds.pb.AddRequest", Decoder)
     with pytest.raises(NoMessageError, match="more than 32768 runs"):
         decode_request(message)
+
+
+def test_a_length_of_64_bits_is_refused_as_any_that_is_too_long() -> None:
+    length = b"\xff" * 9 + b"\x01"
+    message = b"\x1a" + length + bytes(2 * RUNS_PER_MESSAGE_MAX)
+    with pytest.raises(NoMessageError) as refused:
+        decode_request(message)
+    assert isinstance(refused.value.__cause__, DecodeError)
+    with pytest.raises(IndexError):
+        read_varint(b"\x01", 1 << 64)

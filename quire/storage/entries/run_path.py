@@ -25,7 +25,7 @@ class RunPath:
 
     Args:
         journal: the journal.
-        storage: what the bookie holds.
+        storage: the entries that the bookie holds.
         observer: is told of what became durable.
         waited: is told for how many seconds the first of a batch's appends waited, and how many
             appends there are.

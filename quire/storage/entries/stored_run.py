@@ -67,7 +67,9 @@ class StoredRun:
                 scanned = scan_run(self.data)
             except InvalidRequestError as error:
                 reason = f"its chunk is not a run: {error}"
-                raise CorruptEntryError(self.ledger, self.first, reason) from error
+                damage = CorruptEntryError(self.ledger, self.first, reason)
+                damage.__cause__ = error  # a compiled `raise … from` leaves it out
+                raise damage  # noqa: B904
             if (scanned.first, scanned.last, scanned.count) != (self.first, self.last, self.count):
                 reason = f"its chunk holds {scanned.count} entries to {scanned.last}"
                 raise CorruptEntryError(self.ledger, self.first, reason)

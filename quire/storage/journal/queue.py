@@ -75,10 +75,9 @@ class RecordQueue(Generic[SubjectT]):
     ) -> None:
         """Queue a record; `answered` is called in the step that finds it durable and applied.
 
-        A record that cannot wait is refused, with `ReadOnlyBookieError` and a call of `on_refused`,
-        when it is still in the queue while the disk is too full for another segment. A fence
-        need not wait while `takes_fences`. Raises `BookieUnavailableError`, with which `answered`
-        is called as well, when the journal failed or is closed.
+        A record that cannot wait is refused by the journal, with `ReadOnlyBookieError`, when it is
+        still in the queue while the disk is too full for another segment. Raises
+        `BookieUnavailableError` when the journal failed or is closed.
         """
         if self.is_closing or self.failure is not None:
             raise self._unavailable()

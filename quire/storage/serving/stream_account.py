@@ -47,7 +47,7 @@ NOWHERE: Final = Origin()
 
 
 class RunWait:
-    """Why a run goes no further in this step: it needs space, or the word of those who permit.
+    """Why a run goes no further in this step: it needs space, or a permission.
 
     Args:
         run: the run.
@@ -126,7 +126,7 @@ class StreamAccount:
     def take_in(
         self, request: pb.AddRequest, acknowledging: asyncio.Future[None]
     ) -> Iterator[RunWait | None]:
-        """Start the runs of a message. Yields what the next one waits for, or None when the runs
+        """Start the runs of a message. Yields the wait of the next one, or None when the runs
         have no answer any more: `acknowledging` has ended.
 
         Raises `InvalidRequestError` and `WrongBookieError`.
