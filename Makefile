@@ -189,7 +189,7 @@ $(COPY)/ready.stamp: compiling.py hatch_build.py pyproject.toml $(shell find qui
 	@rm -rf $(COPY) && mkdir -p $(COPY)/wheel
 	@echo "Compiling (about a minute)"
 	@QUIRE_COMPILED=1 $(BIN)/python -m pip wheel --disable-pip-version-check --quiet --no-deps --wheel-dir $(COPY)/wheel .
-	@cp -r quire tests benchmarks tutorial docs examples spec deploy changes *.py *.toml *.md *.yml Makefile LICENSE .gitignore $(COPY)
+	@cp -r quire tests benchmarks tutorial docs examples spec deploy changes *.py *.toml *.md *.yml *.lock Makefile LICENSE $(wildcard .ci .github .dockerignore .gitignore .pre-commit-config.yaml) $(COPY)
 	@$(BIN)/python -m zipfile -e $(COPY)/wheel/*.whl $(COPY)
 	@mkdir -p build/interop $(COPY)/build && ln -s $(abspath build/interop) $(COPY)/build/interop
 	@touch $@
