@@ -180,22 +180,25 @@ determinism: SEEDS = 200
 determinism: $(VENV)/test.stamp ## run SEEDS=200 of each workload under three hash seeds and compare their traces
 	@$(BIN)/python -m tests.sim.determinism --seeds $(SEEDS)
 
-# A copy of the checkout with the compiled modules beside their sources.
+# The wheel is built anew when a source of it changed; the copy is always made anew, so no test or
+# page in it is older than the checkout's.
+WHEEL := build/compiled-wheel
 COPY := build/compiled
 
-compiled: $(COPY)/ready.stamp ## a wheel with compiled modules in build/compiled/wheel, and a copy of this checkout with them; needs a C compiler
-
-$(COPY)/ready.stamp: compiling.py hatch_build.py pyproject.toml $(shell find quire tests benchmarks -name '*.py') | $(VENV)/test.stamp
-	@rm -rf $(COPY) && mkdir -p $(COPY)/wheel
-	@echo "Compiling (about a minute)"
-	@QUIRE_COMPILED=1 $(BIN)/python -m pip wheel --disable-pip-version-check --quiet --no-deps --wheel-dir $(COPY)/wheel .
+compiled: $(WHEEL)/ready.stamp ## a wheel with compiled modules in build/compiled-wheel, and a copy of this checkout with them in build/compiled; needs a C compiler
+	@rm -rf $(COPY) && mkdir -p $(COPY)/build build/interop
 	@cp -r quire tests benchmarks tutorial docs examples spec deploy changes *.py *.toml *.md *.yml *.lock Makefile LICENSE $(wildcard .ci .github .dockerignore .gitignore .pre-commit-config.yaml) $(COPY)
-	@$(BIN)/python -m zipfile -e $(COPY)/wheel/*.whl $(COPY)
-	@mkdir -p build/interop $(COPY)/build && ln -s $(abspath build/interop) $(COPY)/build/interop
+	@$(BIN)/python -m zipfile -e $(WHEEL)/*.whl $(COPY)
+	@ln -s $(abspath build/interop) $(COPY)/build/interop
+
+$(WHEEL)/ready.stamp: compiling.py hatch_build.py pyproject.toml $(shell find quire -name '*.py') | $(VENV)/test.stamp
+	@rm -rf $(WHEEL) && mkdir -p $(WHEEL)
+	@echo "Compiling (about a minute)"
+	@QUIRE_COMPILED=1 $(BIN)/python -m pip wheel --disable-pip-version-check --quiet --no-deps --wheel-dir $(WHEEL) .
 	@touch $@
 
 compiled-test: SEEDS = 20
-compiled-test: $(COPY)/ready.stamp ## the quick tests on compiled modules, and SEEDS=20 of each workload with the traces of plain ones
+compiled-test: compiled ## the quick tests on compiled modules, and SEEDS=20 of each workload with the traces of plain ones
 	@$(BIN)/python -m tests.compiled $(COPY) -n 2 $(FILES) $(QUICK)
 	@$(BIN)/python -m tests.sim.determinism --seeds $(SEEDS) --compiled $(COPY)
 
@@ -303,7 +306,7 @@ bench-openmessaging: has-openmessaging $(VENV)/test.stamp apache ## OpenMessagin
 	@$(BIN)/python -m benchmarks.openmessaging --benchmark "$(BENCHMARK)" --rounds $(ROUNDS)
 
 compiled-peers: ROUNDS ?= 3
-compiled-peers: $(COPY)/ready.stamp apache ## make bench-peers on compiled modules; renews benchmarks/peers/compiled.json. ROUNDS=n
+compiled-peers: compiled apache ## make bench-peers on compiled modules; renews benchmarks/peers/compiled.json. ROUNDS=n
 	@cd $(COPY) && PYTHONPATH=. $(abspath $(BIN))/python -m benchmarks.peers --rounds $(ROUNDS) --json $(abspath benchmarks/peers/compiled.json)
 
 bench-quick: $(VENV)/test.stamp apache ## the same in short rounds; names the ratios that fell since the record

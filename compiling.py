@@ -144,7 +144,7 @@ def check_modules(sources: dict[str, str], modules: Collection[str] = MODULES) -
 
 
 def _names(nodes: Sequence[ast.expr]) -> list[str]:
-    """Return the last parts of names, whatever stands before or in brackets behind them."""
+    """Return the last parts of dotted names, without what stands in brackets."""
     found = []
     for node in nodes:
         plain = node.value if isinstance(node, ast.Subscript) else node
