@@ -1,6 +1,6 @@
 """The memory of a bookie: its ledgers' states, and the entries since the last flush.
 
-Here is neither a task nor a coroutine, so the module can be compiled (hatch_build.py). Not here:
+Here is neither a task nor a coroutine, so the module can be compiled (compiling.py). Not here:
 files, and when memory moves into them (ledger_storage.py).
 """
 

@@ -1,6 +1,6 @@
 """The path of a run through a bookie: into the journal's queue, and from a durable batch to memory.
 
-Here is neither a task nor a coroutine, so the module can be compiled (hatch_build.py). Not here:
+Here is neither a task nor a coroutine, so the module can be compiled (compiling.py). Not here:
 which runs are accepted (direct_adds.py, node.py).
 """
 

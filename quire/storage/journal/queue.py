@@ -1,7 +1,7 @@
 """The records that wait for a journal's batch, and the batch they become: no step here waits.
 
 Each record passes through here twice: when it is queued, and in the batch that makes it durable.
-Here is neither a task nor a coroutine, so the module can be compiled (hatch_build.py). Not here:
+Here is neither a task nor a coroutine, so the module can be compiled (compiling.py). Not here:
 when a batch is cut and written (journal.py), the bytes of a record (record.py).
 """
 

@@ -2,7 +2,7 @@
 
 A message's runs pass through `take_in`, which stops where a run has to wait: the stream waits
 (add_stream.py), and goes on from there. Here is neither a task nor a coroutine, so the module can
-be compiled (hatch_build.py).
+be compiled (compiling.py).
 """
 
 from __future__ import annotations
