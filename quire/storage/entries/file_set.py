@@ -34,6 +34,8 @@ class FileUse(NamedTuple):
     live_bytes: int
     rows: int
     """State rows that are in no later file."""
+    ledgers: int
+    """With entries in it, wanted or not."""
 
 
 class LedgerParts:
@@ -184,7 +186,9 @@ class Shelf:
         without a look at every ledger.
         """
         sizes = ((number, self._bytes[number]) for number in self._ranks)
-        return [FileUse(number, size, size, 1) for number, size in sizes]
+        return [
+            FileUse(number, size, size, 1, len(self._members[number])) for number, size in sizes
+        ]
 
     def uses(self, without: Container[LedgerId] = ()) -> list[FileUse]:
         """Return how much of each file is wanted, or would be without some ledgers, oldest data
@@ -198,7 +202,13 @@ class Shelf:
         for ledger, number in self._row_files.items():
             rows[number] += ledger not in without
         return [
-            FileUse(number, self._bytes[number], live[number], rows[number])
+            FileUse(
+                number,
+                self._bytes[number],
+                live[number],
+                rows[number],
+                len(self._members[number]),
+            )
             for number in self._ranks
         ]
 

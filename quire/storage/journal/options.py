@@ -43,8 +43,10 @@ class StorageOptions:
     """Segments that may wait for a flush: lone small adds fill the journal (4 KiB each) long before
     they fill the write cache."""
 
-    spare_segments_max: int = 4
-    """Reclaimed segments kept for reuse; more are removed. One is kept in any case."""
+    spare_segments_max: int = 12
+    """Reclaimed segments kept for reuse; more are removed. One is kept in any case. A flush gives
+    up to `journal_segments_max` back at once, and a segment that is missing then is written twice:
+    full of zeros, in small synced pieces, and with records."""
 
     low_space_bytes: int = 256 * 1024 * 1024
     """With less free the bookie takes no new entries: space for one flush and the segments of a

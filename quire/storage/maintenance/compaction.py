@@ -33,6 +33,12 @@ JOIN_FILES_MIN: Final = 8
 """As many small neighbours become one: every entry is then copied log₈ times in its life, and a
 ledger that was written beside a thousand others is read in an eighth of the pieces or less."""
 
+WIDE_FILE_BYTES: Final = 16 * 1024 * 1024
+WIDE_PART_BYTES: Final = 1024 * 1024
+"""A file of a few large ledgers is left as it is: a seek for so much is no cost to a reader, and
+a copy would be half as many bytes again as a bulk writer causes without it. A smaller file is
+joined, or there would be too many: a start reads the index of each."""
+
 
 class CompactionPlan(NamedTuple):
     """Neighbours to replace by one file, or, when `is_empty`, files to remove."""
@@ -68,7 +74,7 @@ def _join(uses: Sequence[FileUse], bytes_max: int) -> CompactionPlan | None:
     start = size = 0
     for end, use in enumerate(uses, 1):
         size += use.live_bytes
-        if use.live_bytes > bytes_max // JOIN_FILES_MIN:
+        if use.live_bytes > bytes_max // JOIN_FILES_MIN or _is_wide(use):
             start, size = end, 0
         while size > bytes_max:
             size -= uses[start].live_bytes
@@ -78,6 +84,10 @@ def _join(uses: Sequence[FileUse], bytes_max: int) -> CompactionPlan | None:
     if len(best) < JOIN_FILES_MIN:
         return None
     return CompactionPlan(tuple(use.number for use in best))
+
+
+def _is_wide(use: FileUse) -> bool:
+    return use.live_bytes >= max(WIDE_FILE_BYTES, use.ledgers * WIDE_PART_BYTES)
 
 
 @dataclass(slots=True)

@@ -29,8 +29,11 @@ from tests.storage.scene import KEY, Scene, drive, run_of
 from tests.support.virtual import virtually
 
 
-def use(number: int, size: int, live: int, rows: int = 0) -> FileUse:
-    return FileUse(number, size, live, rows)
+MIB = 1024 * 1024
+
+
+def use(number: int, size: int, live: int, rows: int = 0, ledgers: int = 1000) -> FileUse:
+    return FileUse(number, size, live, rows, ledgers)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +64,25 @@ def test_the_largest_files_that_flushes_write_are_joined() -> None:
     uses = [use(number, most, most) for number in range(8)]
     plan = choose(uses, options.minor_live_share, options.joined_bytes_max, 1 << 40)
     assert plan == CompactionPlan(tuple(range(8)))
+
+
+@pytest.mark.parametrize(
+    ("size", "ledgers", "are_joined"),
+    [
+        (128 * MIB, 1, False),
+        (16 * MIB, 16, False),
+        (16 * MIB, 17, True),
+        (16 * MIB - 1, 1, True),
+        (32 * MIB, 1000, True),
+    ],
+)
+def test_files_of_large_ledgers_are_not_copied_to_join_them(
+    size: int, ledgers: int, are_joined: bool
+) -> None:
+    options = StorageOptions()
+    uses = [use(number, size, size, 1, ledgers) for number in range(8)]
+    plan = choose(uses, options.minor_live_share, options.joined_bytes_max, 1 << 40)
+    assert plan == (CompactionPlan(tuple(range(8))) if are_joined else None)
 
 
 def test_a_nearly_full_disk_is_not_filled_by_compaction() -> None:
