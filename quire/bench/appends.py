@@ -44,13 +44,18 @@ WORKLOADS: Final = (
 
 
 async def measure_appends(
-    writers: Sequence[LedgerWriter], workload: Workload, seconds: float, payload: bytes
+    writers: Sequence[LedgerWriter],
+    workload: Workload,
+    seconds: float,
+    payload: bytes,
+    warm_up: float = WARM_UP_SECONDS,
 ) -> Figures:
     """Append for `seconds` after a warm-up, with so many entries unconfirmed all the time.
 
     An entry's latency lasts from its submission until the caller continues.
     """
-    await _append_all(writers, workload, min(WARM_UP_SECONDS, seconds), payload)
+    if warm_up:
+        await _append_all(writers, workload, min(warm_up, seconds), payload)
     cpu, started = time.process_time(), time.perf_counter()
     latencies = await _append_all(writers, workload, seconds, payload)
     elapsed, cpu = time.perf_counter() - started, time.process_time() - cpu
