@@ -37,7 +37,11 @@ WIDE_FILE_BYTES: Final = 16 * 1024 * 1024
 WIDE_PART_BYTES: Final = 1024 * 1024
 """A file of a few large ledgers is left as it is: a seek for so much is no cost to a reader, and
 a copy would be half as many bytes again as a bulk writer causes without it. A smaller file is
-joined, or there would be too many: a start reads the index of each."""
+joined."""
+
+WIDE_FILES_MAX: Final = 4096
+"""Beyond so many neighbours large ledgers are joined as well: a start reads the index of each file,
+so it takes a minute with a slow disk."""
 
 
 class CompactionPlan(NamedTuple):
@@ -71,10 +75,11 @@ def choose(
 def _join(uses: Sequence[FileUse], bytes_max: int) -> CompactionPlan | None:
     """Return the longest stretch of small neighbours that fit into one file together."""
     best: Sequence[FileUse] = []
+    are_few = len(uses) <= WIDE_FILES_MAX
     start = size = 0
     for end, use in enumerate(uses, 1):
         size += use.live_bytes
-        if use.live_bytes > bytes_max // JOIN_FILES_MIN or _is_wide(use):
+        if use.live_bytes > bytes_max // JOIN_FILES_MIN or (are_few and _is_wide(use)):
             start, size = end, 0
         while size > bytes_max:
             size -= uses[start].live_bytes

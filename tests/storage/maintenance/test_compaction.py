@@ -11,7 +11,7 @@ from quire.errors import LedgerFencedError, StoreUnavailableError
 from quire.storage.entries.entry_log import _CHUNK, LedgerChunks, entries_path
 from quire.storage.entries.file_set import FileUse, LedgerParts
 from quire.storage.journal.options import StorageOptions
-from quire.storage.maintenance.compaction import CompactionPlan, choose
+from quire.storage.maintenance.compaction import WIDE_FILES_MAX, CompactionPlan, choose
 from quire.storage.maintenance.garbage import Collector
 from tests.sim.disk import Cut, SimFile
 from tests.storage.compaction_scene import (
@@ -27,7 +27,6 @@ from tests.storage.compaction_scene import (
 )
 from tests.storage.scene import KEY, Scene, drive, run_of
 from tests.support.virtual import virtually
-
 
 MIB = 1024 * 1024
 
@@ -83,6 +82,15 @@ def test_files_of_large_ledgers_are_not_copied_to_join_them(
     uses = [use(number, size, size, 1, ledgers) for number in range(8)]
     plan = choose(uses, options.minor_live_share, options.joined_bytes_max, 1 << 40)
     assert plan == (CompactionPlan(tuple(range(8))) if are_joined else None)
+
+
+def test_files_of_large_ledgers_are_joined_when_there_are_very_many() -> None:
+    def plan(count: int) -> CompactionPlan | None:
+        uses = [use(number, 32 * MIB, 32 * MIB, 1, 1) for number in range(count)]
+        return choose(uses, 0.2, StorageOptions().joined_bytes_max, 1 << 40)
+
+    assert plan(WIDE_FILES_MAX) is None
+    assert plan(WIDE_FILES_MAX + 1) == CompactionPlan(tuple(range(32)))
 
 
 def test_a_nearly_full_disk_is_not_filled_by_compaction() -> None:
