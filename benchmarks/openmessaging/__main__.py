@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,6 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-import quire
 from benchmarks.openmessaging import report
 from benchmarks.openmessaging.runs import (
     Run,
@@ -38,6 +38,7 @@ from benchmarks.openmessaging.systems import OWN, GatewaySystem, KafkaSystem, Sy
 from benchmarks.openmessaging.workloads import Workload, driver_file
 from benchmarks.peers.__main__ import about
 from benchmarks.peers.kafka import SETTINGS
+from quire.cli.settings import run
 from quire.errors import QuireError
 from tests.interop.jars import JarsMissingError
 
@@ -126,7 +127,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="quire-openmessaging-") as directory:
             place = Path(directory)
             systems = systems_of(given.systems.split(","), place)
-            runs = quire.run_async(compare(systems, given.workloads, given, jars, place))
+            runs = run(partial(compare, systems, given.workloads, given, jars, place))
         print(report.tables(runs))
         if given.json:
             given.json.write_text(report.record(runs, about()))

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,7 @@ from benchmarks.peers.machine import memory, settle, spent
 from benchmarks.peers.own import Gateway, Ledgers, Logs
 from benchmarks.peers.peer import Peer, Took
 from benchmarks.peers.workloads import WORKLOADS, Workload
+from quire.cli.settings import run
 from quire.errors import QuireError
 from tests.interop.jars import JarsMissingError
 from tests.interop.servers import JavaError
@@ -153,7 +155,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="quire-peers-") as place:
             kinds = {workload.kind for workload in workloads}
             peers = [each for each in peers_of(words, Path(place)) if kinds & {*each.kinds}]
-            found = quire.run_async(compare(peers, workloads, given))
+            found = run(partial(compare, peers, workloads, given))
         results = report.Results(found)
         print(report.tables(results, workloads))
         if given.json:
