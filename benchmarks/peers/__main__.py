@@ -85,10 +85,14 @@ async def measure(peer: Peer, workload: Workload, number: int, seconds: float) -
 
 
 async def compare(
-    peers: Sequence[Peer], workloads: Sequence[Workload], given: argparse.Namespace
-) -> list[report.Run]:
-    """Start all, warm up, and run the rounds. Ends everything, however it goes."""
-    runs: list[report.Run] = []
+    peers: Sequence[Peer],
+    workloads: Sequence[Workload],
+    given: argparse.Namespace,
+    runs: list[report.Run],
+) -> None:
+    """Start all, warm up, and run the rounds, each run into `runs`. Ends everything, however it
+    goes.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(
         *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
@@ -117,7 +121,6 @@ async def compare(
                             runs.append(await measure(peer, workload, number, given.seconds))
                         except (JavaError, QuireError) as error:
                             progress.console.print(f"{what}: {error}")
-    return runs
 
 
 def about() -> dict[str, object]:
@@ -151,24 +154,50 @@ def main() -> None:
             else f"no workload begins with {given.only!r}: "
             + "; ".join(each.name for each in WORKLOADS)
         )
+    runs: list[report.Run] = []
     try:
+        earlier = report.read_record(given.against) if given.against else None
         with tempfile.TemporaryDirectory(prefix="quire-peers-") as place:
             kinds = {workload.kind for workload in workloads}
             peers = [each for each in peers_of(words, Path(place)) if kinds & {*each.kinds}]
-            found = run(partial(compare, peers, workloads, given))
-        results = report.Results(found)
-        print(report.tables(results, workloads))
-        if given.json:
-            given.json.write_text(report.record(results, about()))
-        if given.plot:
-            given.plot.write_text(report.plot(results, workloads))
-        lines = report.fallen(results, report.read_record(given.against)) if given.against else []
+            run(partial(compare, peers, workloads, given, runs))
+        lines = tell(report.Results(runs), workloads, given, earlier)
     except (JarsMissingError, JavaError, QuireError, OSError, ValueError, TypeError) as error:
+        keep_part(report.Results(runs), workloads, given.json)
         raise SystemExit(f"error: {error}") from None
     except KeyboardInterrupt:
+        keep_part(report.Results(runs), workloads, given.json)
         raise SystemExit(130) from None
     print("\n".join(lines))
     sys.exit(bool(lines))
+
+
+def tell(
+    results: report.Results,
+    workloads: Sequence[Workload],
+    given: argparse.Namespace,
+    earlier: report.Results | None,
+) -> list[str]:
+    """Print and write all results; return a line for each ratio that fell."""
+    print(report.tables(results, workloads))
+    if given.json:
+        given.json.write_text(report.record(results, about()))
+    if given.plot:
+        given.plot.write_text(report.plot(results, workloads))
+    return report.fallen(results, earlier) if earlier else []
+
+
+def keep_part(results: report.Results, workloads: Sequence[Workload], record: Path | None) -> None:
+    """Print what was measured before an early end, and write it beside the place of the record,
+    which stays as it is.
+    """
+    if not results.runs:
+        return
+    print(report.tables(results, workloads))
+    if record:
+        part = record.with_suffix(f".part{record.suffix}")
+        part.write_text(report.record(results, about()))
+        print(f"ended early: these runs are in {part}", file=sys.stderr)
 
 
 if __name__ == "__main__":

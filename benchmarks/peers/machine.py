@@ -14,8 +14,8 @@ SYNC_FIELD: Final = 15
 
 SETTLE_SECONDS: Final = 20.0
 SETTLE_STEP: Final = 0.5
-SETTLED_CORES: Final = 0.2
-"""Idle bookies, brokers and their stores use less together."""
+SETTLED_CORES: Final = 0.1
+"""An idle bookie, broker or store uses less."""
 SETTLED_BYTES: Final = 1024 * 1024
 
 
@@ -64,7 +64,7 @@ def _flushes() -> int:
 
 
 async def settle(pids: Sequence[int], limit: float = SETTLE_SECONDS) -> bool:
-    """Wait until processes have hardly worked or written for half a second.
+    """Wait until no process has worked or written much for half a second.
 
     Servers flush and clean up behind a run. The next one, of another peer perhaps, shall not pay.
 
@@ -78,14 +78,19 @@ async def settle(pids: Sequence[int], limit: float = SETTLE_SECONDS) -> bool:
     Raises:
         OSError: A process does not run any more.
     """
-    before = spent(pids)
+    before = [spent([pid]) for pid in pids]
     for _ in range(int(limit / SETTLE_STEP)):
         await asyncio.sleep(SETTLE_STEP)
-        now = spent(pids)
-        used, before = now - before, now
-        if used.cpu_seconds <= SETTLED_CORES * SETTLE_STEP and used.written <= SETTLED_BYTES:
+        now = [spent([pid]) for pid in pids]
+        used = [after - earlier for after, earlier in zip(now, before, strict=True)]
+        before = now
+        if all(_is_idle(each) for each in used):
             return True
     return False
+
+
+def _is_idle(used: Spent) -> bool:
+    return used.cpu_seconds <= SETTLED_CORES * SETTLE_STEP and used.written <= SETTLED_BYTES
 
 
 def memory(pids: Sequence[int]) -> int:
