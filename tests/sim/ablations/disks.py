@@ -68,10 +68,15 @@ def _try_again(room: str) -> list[Patch]:
 
 
 def start_without_a_reserve() -> list[Patch]:
-    async def restore(self: Any) -> None:
-        return None
+    """The bookie believes in a reserve that is not on its disk."""
 
-    return [(reserve.Reserve, "restore", restore)]
+    async def restore(self: Any) -> None:
+        self._held.update(path for _, path in self._wanted)
+
+    async def remove(self: Any, directory: str, path: str) -> None:
+        self._held.discard(path)
+
+    return [(reserve.Reserve, "restore", restore), (reserve.Reserve, "_remove", remove)]
 
 
 def start_without_a_spare() -> list[Patch]:
