@@ -137,6 +137,7 @@ class Upkeep:
             self._has_room = not self._is_blocked
         else:
             self._close_door()
+        if free < high:
             await self._segments.drop_spares()
         if free < high and len(self._segments.live) > SEGMENTS_MIN and not self._is_blocked:
             self.request_flush()

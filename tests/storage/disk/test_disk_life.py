@@ -47,6 +47,27 @@ def test_a_read_only_bookie_opens_again_above_the_high_mark_only() -> None:
     drive(main())
 
 
+def test_spares_give_way_before_a_bookie_turns_entries_away() -> None:
+    async def main() -> None:
+        scene = Scene(options=replace(PATIENT, write_cache_bytes=1 << 20, memory_bytes_max=4 << 20))
+        node = await scene.start()
+
+        def spares() -> int:
+            return sum(name.endswith(".spare") for name in scene.disk.files())
+
+        for entry in range(12):
+            await node.add(7, KEY, run_of(7, entry, payload=bytes(30_000)))
+        await node._engine.upkeep.flush()
+        assert spares() > 2, "more than any start needs"
+        set_free(scene, SMALL.high_space_bytes - 1)
+        await eventually(lambda: spares() == 1)
+        assert node.is_writable
+        await node.add(7, KEY, run_of(7, 12))
+        await scene.close()
+
+    drive(main())
+
+
 def test_a_bookie_that_starts_on_a_nearly_full_disk_is_read_only_at_once() -> None:
     async def main() -> None:
         scene = Scene()
