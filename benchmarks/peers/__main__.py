@@ -154,12 +154,15 @@ def main() -> None:
             else f"no workload begins with {given.only!r}: "
             + "; ".join(each.name for each in WORKLOADS)
         )
+    for place in (given.json, given.plot):
+        if place and not place.absolute().parent.is_dir():
+            parser.error(f"{place}: there is no directory {place.absolute().parent}")
     runs: list[report.Run] = []
     try:
         earlier = report.read_record(given.against) if given.against else None
-        with tempfile.TemporaryDirectory(prefix="quire-peers-") as place:
+        with tempfile.TemporaryDirectory(prefix="quire-peers-") as directory:
             kinds = {workload.kind for workload in workloads}
-            peers = [each for each in peers_of(words, Path(place)) if kinds & {*each.kinds}]
+            peers = [each for each in peers_of(words, Path(directory)) if kinds & {*each.kinds}]
             run(partial(compare, peers, workloads, given, runs))
         lines = tell(report.Results(runs), workloads, given, earlier)
     except (JarsMissingError, JavaError, QuireError, OSError, ValueError, TypeError) as error:
@@ -196,8 +199,12 @@ def keep_part(results: report.Results, workloads: Sequence[Workload], record: Pa
     print(report.tables(results, workloads))
     if record:
         part = record.with_suffix(f".part{record.suffix}")
-        part.write_text(report.record(results, about()))
-        print(f"ended early: these runs are in {part}", file=sys.stderr)
+        try:
+            part.write_text(report.record(results, about()))
+            said = f"these runs are in {part}"
+        except OSError as error:
+            said = f"these runs are only here: {error}"
+        print(f"ended early: {said}", file=sys.stderr)
 
 
 if __name__ == "__main__":

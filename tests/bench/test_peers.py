@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peers import machine, report
+from benchmarks.peers.__main__ import keep_part
 from benchmarks.peers.machine import Spent, memory, spent
 from benchmarks.peers.report import Results, Run
 from benchmarks.peers.workloads import WORKLOADS
@@ -54,6 +55,23 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     place = tmp_path / "runs.json"
     place.write_text(report.record(results(), {"quire": "1"}))
     assert report.read_record(place).runs == results().runs
+
+
+def test_runs_before_an_early_end_are_kept_beside_the_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "runs.json"
+    keep_part(Results([]), [ALONE], place)
+    assert not list(tmp_path.iterdir())
+    keep_part(results(), [ALONE], place)
+    part = tmp_path / "runs.part.json"
+    assert list(tmp_path.iterdir()) == [part], "the record of before stays as it is"
+    assert report.read_record(part).runs == results().runs
+    said = capsys.readouterr()
+    assert "| 1,000 | 500 |" in said.out
+    assert str(part) in said.err
+    keep_part(results(), [ALONE], tmp_path / "missing" / "runs.json")
+    assert "only here" in capsys.readouterr().err
 
 
 def test_what_fell_is_named() -> None:
@@ -112,3 +130,21 @@ async def test_a_run_waits_for_what_the_run_before_left(
     monkeypatch.setattr(machine, "spent", lambda pids: left.pop(0))
     assert await machine.settle([1], 2.0) is settled
     assert not left
+
+
+async def test_servers_are_idle_one_by_one_not_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = dict.fromkeys(range(20), 0.0)
+
+    def look(pids: list[int]) -> Spent:
+        used[pids[0]] += 0.04
+        return Spent(used[pids[0]], 0, 0)
+
+    monkeypatch.setattr(machine, "spent", look)
+    assert await machine.settle(range(20), 1.0)
+    monkeypatch.setattr(machine, "spent", lambda pids: look(pids) if pids[0] != 7 else busy(used))
+    assert not await machine.settle(range(20), 1.0)
+
+
+def busy(used: dict[int, float]) -> Spent:
+    used[7] += 0.2
+    return Spent(used[7], 0, 0)
