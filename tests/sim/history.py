@@ -20,6 +20,10 @@ WALL_CLOCK_START: Final = 1.7e9
 """Unix seconds at which a run begins."""
 
 
+ENDS: Final = "L6 all ends when the faults are over"
+"""The invariant that any run without an end breaks, whatever keeps it from its end."""
+
+
 class Violation(AssertionError):  # noqa: N818
     """An invariant does not hold. `name` is the checker's."""
 

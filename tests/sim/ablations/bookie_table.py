@@ -11,7 +11,7 @@ from tests.sim.ablations import (
     retirement,
     wishing,
 )
-from tests.sim.ablations.patch import Ablation
+from tests.sim.ablations.patch import WITHOUT_END, Ablation
 
 FULL_START: Final = "tests/storage/entries/test_full_start.py has it"
 ROLL: Final = "rare: a disk must fill up between a roll and the next segment, with a full segment; "
@@ -176,7 +176,12 @@ BOOKIE: Final = (
         mixes.loss,
     ),
     Ablation("one disk has one process", "ledger", disks.lock_no_directory, "", mixes.crowded),
-    Ablation("damage is told of the entry asked for", "gap", bookies.tell_of_the_chunk),
+    Ablation(
+        "damage is told of the entry asked for",
+        "gap",
+        bookies.tell_of_the_chunk,
+        shows=WITHOUT_END,
+    ),
     Ablation(
         "a bookie off duty takes no entries",
         "ledger",
@@ -192,5 +197,12 @@ BOOKIE: Final = (
         mixes.wishes,
     ),
     Ablation("a bookie off duty is read", "ledger", wishing.deny_off_duty, "", mixes.wishes),
-    Ablation("an away ends by itself", "ledger", wishing.never_come_back, "", mixes.wishes),
+    Ablation(
+        "an away ends by itself",
+        "ledger",
+        wishing.never_come_back,
+        "",
+        mixes.wishes,
+        shows=WITHOUT_END,
+    ),
 )

@@ -34,8 +34,11 @@ def is_noticed(ablation: Ablation) -> bool:
 def main() -> None:
     (name,) = sys.argv[1:]
     ablation = next(each for each in ABLATIONS if each.name == name)
-    with ablation.removed():
-        sys.exit(pytest.main(["-x", "-p", "no:cacheprovider", ablation.test]))
+    with ablation.removed() as misfits:
+        code = pytest.main(["-x", "-p", "no:cacheprovider", ablation.test])
+    if misfits:
+        raise AssertionError(f"{ablation.name}: its patch does not fit") from misfits[0]
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -7,15 +7,18 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tests.sim.ablations.patch import Ablation
+from tests.sim.ablations.misfit import MISFITS
+from tests.sim.ablations.patch import WITHOUT_END, Ablation
 from tests.sim.ablations.writing import kept
 from tests.sim.history import Violation
 from tests.sim.run import run_seed
 
 FAILURES_SHOWN: Final = 3
 
-MISFITS: Final = (AttributeError, ImportError, NameError, TypeError)
-"""Errors of a patch that does not fit the code any more. They notice no missing safeguard."""
+
+def is_blunt(checker: str) -> bool:
+    """Return whether what spoke is no invariant: a run that did not end, or an error's class."""
+    return checker in WITHOUT_END or (checker[0].isupper() and checker.isidentifier())
 
 
 @dataclass
@@ -29,6 +32,15 @@ class Finding:
     refused: list[int]
     """Seeds whose traces the specification refused, whether or not a checker spoke."""
     seconds: float
+
+    @property
+    def is_blunt(self) -> bool:
+        """Whether the loss showed by runs without an end or by errors alone.
+
+        The patch may break more than the safeguard then. The ablation says where that is right.
+        """
+        expected = any(checker in self.ablation.shows for checker in self.checkers)
+        return bool(self.checkers) and not expected and all(map(is_blunt, self.checkers))
 
 
 class Hunt(NamedTuple):
@@ -53,7 +65,7 @@ def hunt(ablation: Ablation, seeds: range, failures_max: int = FAILURES_SHOWN) -
     checkers: Counter[str] = Counter()
     refused: list[int] = []
     began, done = time.monotonic(), 0
-    with ablation.removed():
+    with ablation.removed() as misfits:
         for seed in seeds:
             result = run_seed(seed, ablation.workload, adjust=ablation.adjust)
             kept.clear()
@@ -61,7 +73,9 @@ def hunt(ablation: Ablation, seeds: range, failures_max: int = FAILURES_SHOWN) -
             if result.refusal is not None:
                 refused.append(seed)
             if isinstance(result.error, MISFITS):
-                raise AssertionError(f"{ablation.name}: its patch does not fit") from result.error
+                misfits.append(result.error)
+            if misfits:
+                raise AssertionError(f"{ablation.name}: its patch does not fit") from misfits[0]
             if result.error is not None:
                 failures.append(seed)
                 checkers[_speaker(result.error)] += 1

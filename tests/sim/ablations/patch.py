@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from unittest.mock import patch
 
+from tests.sim.ablations.misfit import watched
 from tests.sim.faults import FaultMix
+from tests.sim.history import ENDS
 
 Patch = tuple[Any, str, Any]
 """Where, what, and with what it is replaced."""
+
+
+WITHOUT_END: Final = (ENDS, "SimDeadlock", "SimLivelock")
+"""What is said of a run that does not end: it waits, or it is busy without a result."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,8 @@ class Ablation:
     """Why nothing needs to notice, for a safeguard that others cover."""
     adjust: Callable[[FaultMix], None] | None = None
     """Turns every seed's mix towards what this safeguard is for."""
+    shows: Collection[str] = ()
+    """Ends or errors by which the loss shows, where it breaks no invariant of its own."""
 
     @property
     def test(self) -> str:
@@ -34,9 +42,14 @@ class Ablation:
         return found[0] if found else ""
 
     @contextmanager
-    def removed(self) -> Iterator[None]:
-        """Production code without the safeguard."""
+    def removed(self) -> Iterator[list[Exception]]:
+        """Production code without the safeguard.
+
+        Yields the errors so far that say that a patch does not fit the code any more.
+        """
+        misfits: list[Exception] = []
         with ExitStack() as stack:
             for target, attribute, value in self.patches():
-                stack.enter_context(patch.object(target, attribute, value))
-            yield
+                new = watched(value, misfits)
+                stack.enter_context(patch.object(target, attribute, new))
+            yield misfits

@@ -8,7 +8,7 @@ from typing import Any
 from quire.errors import ConflictError, NoSuchLedgerError, QuireError
 from quire.log.maintenance import retention
 from quire.log.manifest.record import ManifestRecord
-from quire.log.records.position import LATEST, Position
+from quire.log.records.position import LATEST, Appended, Position
 from quire.metastore.changes import Create, Put
 from quire.service import Applied, office, service, snapshots
 from tests.sim import photographer
@@ -16,13 +16,17 @@ from tests.sim.ablations.patch import Patch
 
 
 def apply_before_it_is_in_the_log() -> list[Patch]:
+    """The place of a command that is never confirmed is given back; what it did stays."""
+
     async def apply_confirmed(self: Any) -> None:
         replica = self._apply.func.__self__
         while (owed := await self._owed.get()) is not None:
-            result = self._apply(owed.payload, replica._next)
+            place = replica._next, replica._offset
+            result = self._apply(owed.payload, Appended(*place))
             try:
-                replica._next = (await owed.position).after
+                replica._next = (await owed.appended).position.after
             except QuireError as error:
+                replica._next, replica._offset = place
                 owed.fail(error)
             else:
                 owed.succeed(result)
