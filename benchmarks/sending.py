@@ -22,6 +22,7 @@ from quire.aio.later import Later
 from quire.bench import appends
 from quire.bookie import BookieAddress
 from quire.entry import BookieId, DigestKind, Sealer, key_check
+from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
@@ -118,8 +119,8 @@ async def measure(ledgers: int, in_flight: int, size: int, seconds: float) -> fl
         created = await records.create(metadata)
         writers.append(
             LedgerWriter(
-                *(records, roster, sealer, created.metadata, created.version),
-                *(options, random.Random(number)),
+                LedgerRecord(records, created.metadata, created.version),
+                *(roster, sealer, options, random.Random(number)),
                 later=later,
             )
         )

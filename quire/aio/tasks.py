@@ -27,6 +27,10 @@ class Tasks:
         self._on_failure = on_failure
         self._tasks: dict[asyncio.Future[None], None] = {}
 
+    def __len__(self) -> int:
+        """Tasks that have not ended, or whose end is not noted yet."""
+        return len(self._tasks)
+
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run a coroutine as a task of this owner."""
         if self._on_failure is None:

@@ -69,7 +69,7 @@ class AppendSteps:
         self._told = self._window.lac
         self._is_flushing = False
         self._is_over = False
-        self.explicit_lac = ExplicitLac(later, self._tell_lac)
+        self.explicit_lac = ExplicitLac(later, self._tell_lac, told=self._told)
         self.deadlines = Deadlines(self.ensemble, self.appends, options, expire)
 
     def append(
@@ -109,6 +109,19 @@ class AppendSteps:
         if self.appends.is_waiting:
             self._admit()
         self.explicit_lac.confirmed(lac)
+
+    @property
+    def may_rest(self) -> bool:
+        """Whether nothing is on its way: no entry, no answer, and no LAC to tell."""
+        lac = self._window.lac
+        return (
+            not self._is_flushing
+            and not self._is_over
+            and self.appends.oldest is None
+            and self.forcing.wanted <= lac
+            and self.explicit_lac.told >= lac
+            and self.ensemble.may_rest
+        )
 
     def ensemble_changed(self) -> None:
         """Go on with other bookies."""

@@ -32,6 +32,7 @@ from quire.errors import (
 )
 from quire.ledger.domains import Candidate, Placement
 from quire.ledger.following import SharedTails
+from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import choose_ensemble
@@ -40,6 +41,7 @@ from quire.ledger.read_keys import ReadKeys
 from quire.ledger.reader import LedgerReader
 from quire.ledger.records import LedgerRecords, VersionedMetadata
 from quire.ledger.recovery import LedgerRecovery
+from quire.ledger.resting import RestingLedger
 from quire.ledger.roster import BookieRoster
 from quire.ledger.stretch import KeyStretch
 from quire.ledger.stretching import Stretcher, Stretching
@@ -159,22 +161,32 @@ class LedgerCatalog:
             created = await self._create(metadata, changes, password)
             if created is not None:
                 self._keys.learn(sealer.ledger, sealer.access_key)
-                writer = LedgerWriter(
-                    self._records,
-                    self._roster,
-                    sealer,
-                    created.metadata,
-                    created.version,
-                    self._options,
-                    self._rng,
-                    deferred_sync=deferred_sync,
-                    observer=self._observer,
-                    meter=self._meter,
-                    later=self._later,
-                )
-                self._meter.watch(writer)
-                return writer
+                record = LedgerRecord(self._records, created.metadata, created.version)
+                return self._writer(record, sealer, deferred_sync=deferred_sync)
         raise StoreUnavailableError(self._records.uri, "every ledger id drawn was taken")
+
+    def wake(self, place: RestingLedger) -> LedgerWriter:
+        """Return the next writer of a ledger at rest. Call it once for each rest."""
+        return self._writer(place.record, place.sealer, at=place)
+
+    def _writer(
+        self,
+        record: LedgerRecord,
+        sealer: Sealer,
+        *,
+        deferred_sync: bool = False,
+        at: RestingLedger | None = None,
+    ) -> LedgerWriter:
+        writer = LedgerWriter(
+            *(record, self._roster, sealer, self._options, self._rng),
+            deferred_sync=deferred_sync,
+            observer=self._observer,
+            meter=self._meter,
+            later=self._later,
+            at=at,
+        )
+        self._meter.watch(writer)
+        return writer
 
     async def open(self, ledger: LedgerId, *, password: bytes = b"") -> LedgerReader:
         """Open a ledger with a decided end: if it is open, fence its writer and recover it first.

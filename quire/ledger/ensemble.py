@@ -32,6 +32,7 @@ from quire.ledger.backlog import Backlog
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.replica_sender import ReplicaSender, SenderContext, SenderState
+from quire.ledger.resting import RestingLedger
 from quire.ledger.roster import Bookies
 from quire.ledger.sender_calls import settle
 from quire.ledger.window import AppendWindow
@@ -57,13 +58,15 @@ class Ensemble:
         failed: Callable[[], None],
         ended: Callable[[Exception], None],
         deferred_sync: bool = False,
+        at: RestingLedger | None = None,
     ) -> None:
-        """Begin at the last fragment of `metadata`, which has no entries yet.
+        """Begin at the last fragment of `metadata`, which has no entries yet, or after the last
+        entry of a ledger that rested.
 
         `confirmed` is called with LAC when it moved or there may be space again, `failed` when
         a sender went down, `ended` when a bookie refuses this writer permanently.
         """
-        begin = metadata.last_fragment.first
+        begin = metadata.last_fragment.first if at is None else at.last + 1
         self._placement = metadata.placement
         self._rule = AckRule.of(metadata.replication, metadata.placement, metadata.last_fragment)
         self.window = AppendWindow(metadata.replication, begin - 1, self._rule)
@@ -76,10 +79,11 @@ class Ensemble:
             options.entries_in_flight_max,
             options.bytes_in_flight_max,
             confirmed=begin - 1,
+            length=0 if at is None else at.length,
         )
         self._told_lac = self._told_base = begin - 1
         """LAC and the backlog's base when `confirmed` was called the last time for an ack."""
-        self.suspects: dict[BookieId, float] = {}
+        self.suspects: dict[BookieId, float] = {} if at is None else at.suspects
         """Bookies that failed this writer, and the loop time until they may be spares again."""
         self._is_stopped = False
         self._moved = asyncio.Event()
@@ -137,6 +141,18 @@ class Ensemble:
             sender.state is SenderState.UP
             and (sender.oldest is not None or sender.cursor <= self.window.lac)
             for sender in self.senders
+        )
+
+    @property
+    def may_rest(self) -> bool:
+        """Whether every bookie is up and has every entry, in order, and LAC may move."""
+        window = self.window
+        return (
+            self.accepted is None
+            and window.lac == window.pushed
+            and not window.is_frozen
+            and not self.ailing
+            and not self.is_lagging()
         )
 
     def settle(self, seconds: float) -> Awaitable[None]:

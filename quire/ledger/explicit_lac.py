@@ -32,8 +32,10 @@ class ExplicitLac:
         "told",
     )
 
-    def __init__(self, later: Later, tell: Callable[[EntryId], None]) -> None:
-        self.told = NO_ENTRY
+    def __init__(
+        self, later: Later, tell: Callable[[EntryId], None], told: EntryId = NO_ENTRY
+    ) -> None:
+        self.told = told
         """The highest LAC that bookies were sent, in a frame or by itself."""
         self._lac = self._awaited = NO_ENTRY
         self._later = later

@@ -48,6 +48,16 @@ Decision: TypeAlias = Callable[[LedgerMetadata], LedgerMetadata | None]
 class LedgerRecord:
     """The record of a ledger that this process writes."""
 
+    __slots__ = (
+        "_attempt",
+        "_doubt",
+        "_is_asking",
+        "_is_patient",
+        "_records",
+        "_version",
+        "metadata",
+    )
+
     def __init__(self, records: LedgerRecords, metadata: LedgerMetadata, version: int) -> None:
         self.metadata = metadata
         """The value last confirmed to be the record's."""
@@ -62,6 +72,11 @@ class LedgerRecord:
     @property
     def ledger(self) -> LedgerId:
         return self.metadata.ledger
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no change of the record is under way or in doubt."""
+        return self._attempt is None and self._doubt is None and not self._is_asking
 
     def unchanged(self) -> Sequence[Change]:
         """Return the changes that can be made only while the record is as it was last seen.

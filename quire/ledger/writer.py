@@ -47,8 +47,8 @@ from quire.ledger.info import LedgerInfo, info_of
 from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
-from quire.ledger.records import LedgerRecords
 from quire.ledger.replicate_fragments import FragmentReplication
+from quire.ledger.resting import RestingLedger
 from quire.ledger.roster import Bookies
 from quire.metastore.changes import Change
 from quire.metrics.meter import SILENT_METER, ClientMeter, WriterFigures
@@ -69,11 +69,9 @@ class LedgerWriter(Handle):
 
     def __init__(
         self,
-        records: LedgerRecords,
+        record: LedgerRecord,
         roster: Bookies,
         sealer: Sealer,
-        metadata: LedgerMetadata,
-        version: int,
         options: LedgerOptions,
         rng: random.Random,
         *,
@@ -81,12 +79,15 @@ class LedgerWriter(Handle):
         observer: Observer = SILENT,
         meter: ClientMeter = SILENT_METER,
         later: Later | None = None,
+        at: RestingLedger | None = None,
     ) -> None:
-        """Take up the ledger of a record just created, at its `version`. Needs a running loop.
+        """Take up the ledger of a record just created, or `at` the place where it rested. Needs a
+        running loop.
 
         With `deferred_sync` appends are answered before they are durable: see `force`. `observer`
         is told of confirmed entries and of changes of the ensemble, `meter` of appends as well.
-        `later` waits `lac_idle` seconds: writers of one client share it.
+        `later` waits `lac_idle` seconds: writers of one client share it. After a rest the record
+        is not watched: the owner, which has many ledgers, watches what names them.
         """
         self._loop = asyncio.get_running_loop()
         self._home = Home()
@@ -94,7 +95,7 @@ class LedgerWriter(Handle):
         self._options = options
         self._roster = roster
         self._rng = rng
-        self._record = LedgerRecord(records, metadata, version)
+        self._record, metadata = record, record.metadata
         self._tasks = Tasks()
         self._steps = AppendSteps(
             lambda confirmed: Ensemble(
@@ -103,6 +104,7 @@ class LedgerWriter(Handle):
                 failed=lambda: self._change.start(),
                 ended=self._ended,
                 deferred_sync=deferred_sync,
+                at=at,
             ),
             *(sealer, options, observer, meter, later or Later(options.lac_idle), self._expire),
         )
@@ -121,7 +123,9 @@ class LedgerWriter(Handle):
         self._failure: Exception | None = None
         self._closing = Closing(metadata.ledger, self._tasks)
         self._over = asyncio.Event()
-        self._tasks.start(self._watch(), f"watch of ledger {metadata.ledger}")
+        self._is_watched = at is None
+        if self._is_watched:
+            self._tasks.start(self._watch(), f"watch of ledger {metadata.ledger}")
 
     def __repr__(self) -> str:
         state = "ended" if self.has_ended else "open"
@@ -288,6 +292,22 @@ class LedgerWriter(Handle):
         """
         self._closing.abandon()
         self._halt("the writer was abandoned")
+
+    def _rest(self) -> RestingLedger | None:
+        """End the writer and return its ledger at rest, if there is nothing to do; else None.
+
+        Nothing is sent, as in `abandon`, but every entry is confirmed, on all of its bookies, and
+        known to followers. Later calls fail as after `close`.
+        """
+        others = len(self._tasks) - self._is_watched
+        is_open = not self._closing.is_begun and not self._over.is_set()
+        if not is_open or others or not self._record.is_settled or not self._steps.may_rest:
+            return None
+        place = RestingLedger(
+            self._record, self._sealer, self._window.lac, self.length, self._ensemble.suspects
+        )
+        self.abandon()
+        return place
 
     @property
     def has_ended(self) -> bool:

@@ -11,6 +11,7 @@ from quire.entry import LedgerId
 from quire.errors import InvalidRequestError, LogExistsError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
 from quire.log.leader.log import Log
+from quire.log.leader.patrol import Patrol
 from quire.log.leader.producer_state import Restoration
 from quire.log.leader.takeover import TakeOver
 from quire.log.leader.traced import kind_of_log
@@ -87,6 +88,7 @@ class LogDirectory:
         self._segments: SegmentStore = segments or LedgerSegments(catalog)
         self._meter, self._process, self._rng, self._clock = meter, process, rng, clock
         self._level, self._clocks = level or Level(store), Clocks(clock, steady or own_clock(rng))
+        self._patrol = Patrol(store)
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(128):032x}"
@@ -158,8 +160,9 @@ class LogDirectory:
             open_segment=self._opener(name, options.password),
             floor=floor,
             spans=spans,
+            patrol=self._patrol,
         )
-        log._start()
+        log._begin()
         self._meter.watch(log)
         return log
 

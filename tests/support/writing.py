@@ -18,6 +18,7 @@ from quire.entry import BookieId, DigestKind, EntryId, LedgerId, Sealer, key_che
 from quire.errors import BookieUnavailableError
 from quire.labels import NOWHERE, Labels
 from quire.ledger.domains import Candidate
+from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
@@ -170,11 +171,9 @@ class Writing:
         )
         version = await self.store.create(PATH, metadata.encode())
         self.writer = LedgerWriter(
-            StoredRecords(self.store, random.Random(self.seed)),
+            LedgerRecord(StoredRecords(self.store, random.Random(self.seed)), metadata, version),
             self.roster,
             self.sealer,
-            metadata,
-            version,
             self.options,
             random.Random(self.seed),
             deferred_sync=self.deferred_sync,

@@ -38,6 +38,11 @@ class Room:
         """Records that hold space."""
         return self._records
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether records hold space, or callers wait for it."""
+        return bool(self._records or self._line)
+
     def _fits(self, records: int, size: int) -> bool:
         return not self._records or (
             self._records + records <= self._records_max and self._bytes + size <= self._bytes_max

@@ -10,6 +10,9 @@ The chain holds the segments, the pipeline moves the records, and five tasks run
 
 The first task that cannot continue ends the handle: every unconfirmed record fails with an unknown
 outcome, and every later call fails. An ended handle never recovers; open the log again.
+
+A handle that has nothing to do rests: it has no chain, no pipeline and no tasks until a call needs
+one of them (resting.py).
 """
 
 from __future__ import annotations
@@ -20,9 +23,8 @@ from functools import partial
 from random import Random
 
 from quire.aio.handle import Handle
-from quire.aio.home import Home, this_thread
+from quire.aio.home import this_thread
 from quire.aio.retry import retry
-from quire.aio.tasks import Tasks
 from quire.entry import as_bytes
 from quire.errors import (
     AppendOutcomeUnknownError,
@@ -35,12 +37,12 @@ from quire.errors import (
 from quire.log.leader.failure import Failure
 from quire.log.leader.groups import GroupAppends
 from quire.log.leader.intake import take_in
-from quire.log.leader.life import Event, Life, Refusal, State
+from quire.log.leader.life import Event, Refusal, State
 from quire.log.leader.numbering import ProducerNumbers
 from quire.log.leader.outcome import SINGLE
-from quire.log.leader.pipeline import Pipeline
-from quire.log.leader.roller import Roller
-from quire.log.leader.segments import Chain
+from quire.log.leader.patrol import Patrol
+from quire.log.leader.resting import RestingParts
+from quire.log.leader.segments import LiveSegment
 from quire.log.leader.tables import TableAppends
 from quire.log.leader.takeover import Tenure
 from quire.log.maintenance.cursors import LogCursors
@@ -48,7 +50,7 @@ from quire.log.maintenance.doomed import delete_doomed, delete_singles
 from quire.log.maintenance.page_sweep import DailySweep
 from quire.log.maintenance.retention import Floor, apply_retention
 from quire.log.manifest.clocks import Clocks
-from quire.log.manifest.live_options import LiveOptions
+from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.search import OpenSegment, find_record, look
@@ -62,7 +64,7 @@ from quire.tracing.spans import NO_SPANS, Spans
 _log = logging.getLogger(__name__)
 
 
-class Log(Handle, GroupAppends, TableAppends, ProducerNumbers):
+class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
     """A log open for writing, by the leader of one epoch. Made by `LogDirectory.open`.
 
     Guarantees:
@@ -85,53 +87,47 @@ class Log(Handle, GroupAppends, TableAppends, ProducerNumbers):
         open_segment: OpenSegment,
         floor: Floor | None = None,
         spans: Spans = NO_SPANS,
+        patrol: Patrol,
     ) -> None:
-        live = LiveOptions(record.name, options)
-        live.follow(tenure.manifest.settings)
-        self._record, self._segments, self._live = record, segments, live
-        self._life = Life()
-        self._rng, self._cursors, self._floor, self._producers = rng, cursors, floor, producers
-        self._open_segment = open_segment
-        self._chain = Chain(record, segments, live, clocks, tenure)
-        self._pipeline = Pipeline(
-            self._chain,
-            live,
-            self._life,
+        super().__init__(
+            *(record, segments, options),
             rng=rng,
-            on_fill=lambda share: self._roller.fill(share),
-            on_switch=lambda: self._roller.switched(),
+            clocks=clocks,
             producers=producers,
-            locate=self._locate,
+            spans=spans,
+            patrol=patrol,
         )
-        self._roller = Roller(self._chain, rng, live, self._pipeline.nudge, spans)
+        self._cursors, self._floor, self._open_segment = cursors, floor, open_segment
         self._sweep = DailySweep(record)
-        self._home = Home()
         self._failure = Failure()
-        self._over = asyncio.Event()
-        self._tasks = Tasks(self._fail)
+        current = LiveSegment.begin(tenure.segment, tenure.writer, options)
+        manifest = tenure.manifest
+        self._make(manifest, manifest.settings, current, asyncio.get_running_loop().time())
 
-    def _start(self) -> None:
-        """Start the tasks. `LogDirectory.open` calls this once."""
-        works = {
-            "pump": self._pipeline.run,
-            "roller": self._roller.run,
-            "preparer": self._roller.prepare,
-            "watcher": self._watch,
-            "keeper": self._keep,
-        }
-        for what, work in works.items():
-            self._tasks.start(work(), f"log {self.name} {what}")
-        self._roller.restart_age()
+    def _begin(self) -> None:
+        """Lead the log. `LogDirectory.open` calls this once."""
+        self._start(0.0)
         self._chain.warn_of_clocks()
-        self._live.on_change(self._roller.age_changed)
-        self._live.on_change(self._pipeline.options_changed)
         where = self.name, self.epoch, self.next_offset
         _log.info("log %r: leads at epoch %d, from offset %d on", *where)
+
+    def _start(self, pause: float) -> None:
+        works = {
+            "pump": self._pipeline.run(),
+            "roller": self._roller.run(),
+            "preparer": self._roller.prepare(),
+            "watcher": self._watch(pause),
+            "keeper": self._keep(pause),
+        }
+        for what, work in works.items():
+            self._tasks.start(work, f"log {self.name} {what}")
+        self._roller.age_changed()
+        self._look_for_rest()
 
     @property
     def options(self) -> LogOptions:
         """The options that this leader uses now: its own, overridden by the stored options."""
-        return self._live.now
+        return self._live.now if self._resting is None else self._resting.options
 
     def __repr__(self) -> str:
         state = "ended" if self.has_ended else "leads"
@@ -145,12 +141,17 @@ class Log(Handle, GroupAppends, TableAppends, ProducerNumbers):
     @property
     def log_id(self) -> str:
         """The log's identity. A log that was deleted and recreated has another one."""
-        return self._chain.log_id
+        return self._shown_manifest.log_id
 
     @property
     def epoch(self) -> int:
         """This leader's number: it grows with every takeover and is on every record."""
-        return self._chain.epoch
+        return self._shown_manifest.epoch
+
+    @property
+    def _shown_manifest(self) -> LogManifest:
+        """The manifest that was seen last; a handle at rest goes on resting."""
+        return self._chain.manifest if self._resting is None else self._resting.manifest
 
     @property
     def is_deposed(self) -> bool:
@@ -164,7 +165,7 @@ class Log(Handle, GroupAppends, TableAppends, ProducerNumbers):
 
     def _figures(self) -> LogFigures | None:
         """Return the figures that a meter shows."""
-        segments = self._chain.manifest.segment_count
+        segments = self._shown_manifest.segment_count
         figures = LogFigures(self.name, self.epoch, segments, self.next_offset)
         return None if self.has_ended else figures
 
@@ -191,12 +192,13 @@ class Log(Handle, GroupAppends, TableAppends, ProducerNumbers):
 
         Cancellation: gives up waiting only.
         """
-        await self._over.wait()
+        await self._over.passed()
 
     @property
     def next_offset(self) -> int:
         """The offset of a record that is submitted now, unless it is rejected."""
-        return self._pipeline.next_offset
+        rests = self._resting
+        return self._pipeline.next_offset if rests is None else rests.current.next_offset
 
     async def submit(
         self,
@@ -408,7 +410,8 @@ class Log(Handle, GroupAppends, TableAppends, ProducerNumbers):
     def abandon(self) -> None:
         """Drop everything as a crash would: nothing is closed, outcomes stay unknown."""
         self._end_with(Event.ABANDON, partial(self._outcome_unknown, "the log was abandoned"))
-        self._tasks.cancel()
+        if self._resting is None:
+            self._tasks.cancel()
 
     # How it ends.
 
@@ -430,7 +433,10 @@ class Log(Handle, GroupAppends, TableAppends, ProducerNumbers):
     def _end_with(self, event: Event, error: Refusal) -> None:
         if not self._life.move(event, error):
             return
-        self._over.set()
+        self._over.open()
+        self._stay()
+        if self._resting is not None:
+            return
         self._pipeline.stop(error)
         self._chain.abandon()
         self._live.call_nobody()
@@ -444,7 +450,8 @@ class Log(Handle, GroupAppends, TableAppends, ProducerNumbers):
 
     # The tasks.
 
-    async def _watch(self) -> None:
+    async def _watch(self, pause: float) -> None:
+        await asyncio.sleep(pause)
         while True:
             await retry(self._look, self._rng)
 
@@ -453,9 +460,12 @@ class Log(Handle, GroupAppends, TableAppends, ProducerNumbers):
         await self._chain.confirm_mine(manifest)
         await self._record.wait(version)
 
-    async def _keep(self) -> None:
+    async def _keep(self, pause: float) -> None:
+        await asyncio.sleep(pause)
         while True:
+            self._kept_at = None
             await retry(self._keep_once, self._rng)
+            self._kept_at = asyncio.get_running_loop().time()
             await asyncio.sleep(self.options.retention_interval)
 
     async def _keep_once(self) -> None:

@@ -88,8 +88,8 @@ class Pipeline:
         producers: Producers,
         locate: Callable[[int], Awaitable[Position]],
     ) -> None:
-        tenure, options = chain.manifest, live.now
-        assert chain.current.first_offset is not None
+        tenure, options, current = chain.manifest, live.now, chain.current
+        end, begun = current.confirmed, (tenure.last_timestamp_ms, current.created_ms)
         self._loop = asyncio.get_running_loop()
         self._chain = chain
         self._live = live
@@ -105,11 +105,11 @@ class Pipeline:
         self._room = Room(options.records_in_flight_max, options.bytes_in_flight_max)
         self._outbox = Outbox(
             epoch=chain.epoch,
-            next_offset=chain.current.first_offset,
-            timestamp_ms=begin_ms(tenure.last_timestamp_ms, chain.current.created_ms),
+            next_offset=current.next_offset,
+            timestamp_ms=end.last_timestamp_ms if current.entries else begin_ms(*begun),
             options=options,
             producers=producers,
-            txid=tenure.last_txid,
+            txid=end.last_txid if current.entries else tenure.last_txid,
         )
         self._limit_producers()
         self._sent: deque[Parcel] = deque()
@@ -244,6 +244,12 @@ class Pipeline:
     def is_idle(self) -> bool:
         """Whether every submitted record is decided."""
         return not (self._sent or self._again or self._outbox)
+
+    @property
+    def may_rest(self) -> bool:
+        """Whether every record is decided and answered, and no caller waits."""
+        waits = self._idle or self._stamped or self._room.is_in_use
+        return self.is_idle and not waits and self._broken is None and self._defect is None
 
     async def drained(self) -> None:
         """Return when nothing is queued or in flight. Raises the error with which the handle has

@@ -47,8 +47,10 @@ class Roller:
         rng: Random,
         options: LiveOptions,
         nudge: Callable[[], None],
+        begun: float,
         spans: Spans = NO_SPANS,
     ) -> None:
+        """`begun` is the loop time at which the current segment began, for its age."""
         self._chain = chain
         self._rng = rng
         self._options = options
@@ -58,9 +60,25 @@ class Roller:
         self._filling = asyncio.Event()
         self._switched = asyncio.Event()
         self._rolls: list[tuple[int, asyncio.Future[None]]] = []
-        self._begun = 0.0
+        self.begun = begun
         self._age: asyncio.TimerHandle | None = None
         self._warns_at = 0.0
+
+    @property
+    def may_rest(self) -> bool:
+        """Whether no roll is under way or asked for, and no ledger is to be made ahead."""
+        return not (self._rolls or self._wanted.is_set() or self._filling.is_set())
+
+    @property
+    def due_at(self) -> float | None:
+        """Loop time of the roll by age; None while the segment is empty."""
+        is_empty = not self._chain.current.entries
+        return None if is_empty else self.begun + self._options.now.roll_seconds
+
+    def rest(self) -> None:
+        """Roll no more by age: another roller goes on."""
+        if self._age is not None:
+            self._age.cancel()
 
     def fill(self, share: float) -> None:
         """Note how full the current segment is; 1 is full."""
@@ -115,14 +133,14 @@ class Roller:
 
     def restart_age(self) -> None:
         """Count the age of the current segment from now on."""
-        self._begun = asyncio.get_running_loop().time()
+        self.begun = asyncio.get_running_loop().time()
         self.age_changed()
 
     def age_changed(self) -> None:
         """Schedule the roll by age again: the option may have changed."""
         if self._age is not None:
             self._age.cancel()
-        when = self._begun + self._options.now.roll_seconds
+        when = self.begun + self._options.now.roll_seconds
         self._age = asyncio.get_running_loop().call_at(when, self._on_age)
 
     def _on_age(self) -> None:

@@ -39,12 +39,12 @@ from quire.errors import (
     QuireError,
 )
 from quire.log.leader.accumulator import Parcel
-from quire.log.leader.takeover import Tenure
 from quire.log.manifest.ages import APART_MS, Reading
 from quire.log.manifest.capacity import check_takeover
 from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import EMPTY, LogManifest, Segment, SegmentEnd
+from quire.log.manifest.options import LogOptions
 from quire.log.manifest.pages_at_hand import lists, segment_from
 from quire.log.manifest.record import Look, ManifestRecord
 from quire.log.manifest.recovery import check_kept, recover_segment, segment_options
@@ -94,6 +94,22 @@ class LiveSegment:
         self.end: SegmentEnd | None = None
         """Known once the ledger is closed."""
 
+    @classmethod
+    def begin(cls, segment: Segment, writer: SegmentSink, options: LogOptions) -> LiveSegment:
+        """Return an empty segment of this leader."""
+        return cls(segment, writer, Encryption.of(options.keyring, writer.facts))
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether every entry that was sent is confirmed."""
+        return self.confirmed.last_entry + 1 == self.entries
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last confirmed record, if that is decided."""
+        assert self.first_offset is not None, "a segment is begun at an offset"
+        return self.first_offset + self.confirmed.records
+
     def note_sent(self, parcel: Parcel) -> None:
         """Give the parcel its entry id and count it."""
         if self.first_offset is None:
@@ -127,16 +143,18 @@ class Chain:
         segments: SegmentStore,
         options: LiveOptions,
         clocks: Clocks,
-        tenure: Tenure,
+        manifest: LogManifest,
+        current: LiveSegment,
     ) -> None:
+        """Begin with a segment at the end of a manifest of this leader."""
         self.name = record.name
-        self.log_id = tenure.manifest.log_id
-        self.epoch = tenure.segment.epoch
+        self.log_id = manifest.log_id
+        self.epoch = manifest.epoch
         self._options = options
-        self.current = self._live(tenure.segment, tenure.writer)
+        self.current = current
         self.previous: LiveSegment | None = None
         self.successor: LiveSegment | None = None
-        self.manifest = tenure.manifest
+        self.manifest = manifest
         self._record = record
         self._segments = segments
         self._clocks = clocks
@@ -146,9 +164,14 @@ class Chain:
         self._lock = asyncio.Lock()
         self._editing = asyncio.Lock()
 
-    def _live(self, segment: Segment, writer: SegmentSink) -> LiveSegment:
-        encryption = Encryption.of(self._options.now.keyring, writer.facts)
-        return LiveSegment(segment, writer, encryption)
+    @property
+    def may_rest(self) -> bool:
+        """Whether there is one segment, decided, and no edit under way or to be expected."""
+        others = self.previous or self.successor or self._spare
+        is_still = not (self._lock.locked() or self._editing.locked())
+        manifest = self.manifest
+        doomed = manifest.doomed or manifest.doomed_files or manifest.doomed_pages
+        return is_still and not others and not doomed and self.current.is_decided
 
     def now_ms(self) -> int:
         """Wall-clock milliseconds (Unix)."""
@@ -287,7 +310,7 @@ class Chain:
         manifest = await self.edit(change)
         self._spare, self._is_offered = None, False
         assert manifest.tail is not None
-        self.successor = self._live(manifest.tail, writer)
+        self.successor = LiveSegment.begin(manifest.tail, writer, self._options.now)
 
     async def _spare_writer(self) -> SegmentSink:
         """Return the ledger to use next. It is kept over attempts, so that an outage costs one
@@ -395,7 +418,7 @@ class Chain:
         tail, spare = (await self.find_mine()).tail, self._spare
         if spare is None or tail is None or tail.ledger != spare.ledger:
             return []
-        return [self._live(tail, spare)]
+        return [LiveSegment.begin(tail, spare, self._options.now)]
 
     def check_trim(self, position: Position) -> None:
         """Raise `InvalidRequestError` for a value that is not a position, and for a trim that

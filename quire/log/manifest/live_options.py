@@ -21,7 +21,8 @@ class LiveOptions:
     def __init__(self, name: str, given: LogOptions) -> None:
         self._name = name
         self._given = given
-        self._settings: Mapping[str, str] = {}
+        self.settings: Mapping[str, str] = {}
+        """The stored options that were followed last."""
         self._listeners: list[Callable[[], None]] = []
         self.now = given
 
@@ -39,9 +40,9 @@ class LiveOptions:
         Settings that make no sense to this leader (written by a newer quire, or impossible together
         with its own options) change nothing: a log that is being written goes on.
         """
-        if settings == self._settings:
+        if settings == self.settings:
             return
-        self._settings = settings
+        self.settings = settings
         try:
             self.now = self._given.with_stored(settings)
         except ConfigurationError as error:

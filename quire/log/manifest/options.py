@@ -91,6 +91,10 @@ class LogOptions:
     jobs_seconds: float = JOBS_SECONDS
     """The shortest time that a forgotten job is rejected: an option of the log."""
 
+    rest_seconds: float | None = 30.0
+    """A handle without a new record for as long gives its memory back, until it is used again; None
+    keeps it. A leader at rest learns some seconds later of other options and of another leader."""
+
     open_timeout: float = 60.0
     """A take-over, a repair or a close gives up after so long without bookies or metadata."""
 

@@ -92,6 +92,8 @@ class ManifestRecord:
         self._all: PagesAtHand | None = None
         self._last: tuple[bytes, LogManifest] | None = None
         """The record that was read or written last, and its manifest: most are read again."""
+        self.seen: int | None = None
+        """The version of the record that was read or written last; None for no record."""
 
     async def check_attributes_allowed(self) -> None:
         """Raise `LevelNeededError` unless records may have keys, headers and event times."""
@@ -115,7 +117,9 @@ class ManifestRecord:
         try:
             found = await self.store.get(self.path)
         except NoSuchNodeError:
+            self.seen = None
             return None, None
+        self.seen = found.version
         manifest = self._decode(found.value)
         if not manifest.is_paged and len(found.value) >= capacity.WARNING_BYTES:
             will_page = await self._level.allows(levels.PAGES_LEVEL)
@@ -288,21 +292,20 @@ class ManifestRecord:
             changes += [Create(self.path, value), *along]
         else:
             changes.append(Put(self.path, value, version))
-        await self._make(changes)
+        self.seen = await self._make(changes)
         after = self._shown(after)
         self._last = value, after
         return after
 
-    async def _make(self, changes: Sequence[Change]) -> None:
+    async def _make(self, changes: Sequence[Change]) -> int:
+        """Make changes of which one writes the record; return its version."""
         if len(changes) > 1:
-            await self.store.commit(changes)
-            return
+            return (await self.store.commit(changes))[self.path]
         (change,) = changes
         if isinstance(change, Put):
-            await self.store.put(change.path, change.value, change.version)
-        else:
-            assert isinstance(change, Create)
-            await self.store.create(change.path, change.value)
+            return await self.store.put(change.path, change.value, change.version)
+        assert isinstance(change, Create)
+        return await self.store.create(change.path, change.value)
 
     async def _write_pages(self, after: LogManifest) -> list[Change]:
         """Return the changes that create the pages that are new in a manifest.

@@ -6,7 +6,7 @@ A thin face: appends and reads go to the ledger's own handles.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from quire.aio.handle import Handle
 from quire.entry import Entry, EntryId, LedgerId
@@ -16,6 +16,7 @@ from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
 from quire.ledger.records import RecordsCapability
+from quire.ledger.resting import RestingLedger
 from quire.ledger.writer import LedgerWriter
 from quire.log.segment_store.port import (
     Along,
@@ -82,6 +83,17 @@ class LedgerSink:
     def guard(self) -> Sequence[Change]:
         """See `SegmentSink.guard`."""
         return self.writer._unchanged()
+
+
+class RestingSegment(NamedTuple):
+    """Port `RestingSink`: a ledger at rest."""
+
+    catalog: LedgerCatalog
+    place: RestingLedger
+
+    def wake(self) -> LedgerSink:
+        """See `RestingSink.wake`."""
+        return LedgerSink(self.catalog.wake(self.place))
 
 
 class LedgerSource(Handle):
@@ -183,6 +195,12 @@ class LedgerSegments:
             and metadata.placement == self._catalog.placement(wanted.placement)
             and self._catalog.is_whole(metadata)
         )
+
+    def rest(self, sink: SegmentSink) -> RestingSegment | None:
+        """See `SegmentStore.rest`."""
+        assert isinstance(sink, LedgerSink), "a sink of another store"
+        place = sink.writer._rest()
+        return None if place is None else RestingSegment(self._catalog, place)
 
     async def open(self, ledger: LedgerId, *, password: bytes = b"") -> LedgerSource:
         """See `SegmentStore.open`."""

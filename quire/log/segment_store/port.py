@@ -146,6 +146,17 @@ class SegmentSink(Protocol):
         ...
 
 
+class RestingSink(Protocol):
+    """An open segment without a sink (`SegmentStore.rest`)."""
+
+    def wake(self) -> SegmentSink:
+        """Return the next sink of the segment, which goes on where the one before ended.
+
+        Called once, in the loop of the sink before.
+        """
+        ...
+
+
 class SegmentWatch(Protocol):
     """A watch of a segment's end (`SegmentSource.watch`)."""
 
@@ -284,6 +295,14 @@ class SegmentStore(Protocol):
     def fits(self, sink: SegmentSink, wanted: SegmentOptions) -> bool:
         """Whether an unwritten segment of this store is as wanted, and can be written as far as is
         known.
+        """
+        ...
+
+    def rest(self, sink: SegmentSink) -> RestingSink | None:
+        """End a sink that has nothing to do, and return what wakes another one in its place.
+
+        None while there is something to do, and always from a store whose sinks cost little. The
+        sink goes on then. Nothing is said to the store: the segment stays open.
         """
         ...
 

@@ -226,6 +226,9 @@ class LeastSegments:
     async def check_room(self, wanted: SegmentOptions) -> None:
         return None
 
+    def rest(self, sink: SegmentSink) -> None:
+        return None
+
     def fits(self, sink: SegmentSink, wanted: SegmentOptions) -> bool:
         return not self.shelves[sink.ledger].is_sealed
 

@@ -1,0 +1,47 @@
+"""A ledger at rest: what its one owner keeps of a writer that has nothing to do.
+
+    LedgerWriter._rest ──→ RestingLedger ──→ LedgerCatalog.wake ──→ another LedgerWriter
+
+A writer is dozens of objects: a sender for each bookie, queues, a window, a watch of the record.
+An owner of many ledgers that are seldom written keeps their resting ones instead, some hundred
+bytes each. No bookie and no store is asked on the way, and nothing is said to them.
+
+Why it is safe: a writer rests only when every entry is on every bookie of its ensemble, all in
+order, and no change of the record is under way. So the next writer begins where a new writer of a
+fragment that starts at LAC + 1 begins. A take-over in the meantime is found as ever: its bookies
+are fenced, and its record has another version (docs/protocol.md, "Fencing").
+
+The owner wakes a resting ledger once: a ledger has one writer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from quire.entry import BookieId, EntryId, LedgerId, Sealer
+from quire.ledger.ledger_record import LedgerRecord
+from quire.ledger.metadata import LedgerMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class RestingLedger:
+    """An open ledger without a writer, to be written on by the process that wrote it."""
+
+    record: LedgerRecord
+    sealer: Sealer
+    last: EntryId
+    """The last entry, confirmed and told to followers; −1 for none."""
+    length: int
+    """Payload bytes up to it."""
+    suspects: dict[BookieId, float]
+    """Bookies that failed its writers, and the loop time until they may be spares again."""
+
+    @property
+    def ledger(self) -> LedgerId:
+        """The ledger's id."""
+        return self.record.ledger
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's record as it was last confirmed."""
+        return self.record.metadata

@@ -1,0 +1,89 @@
+"""One watch for all leaders at rest: their manifests are compared with what they saw last.
+
+A watch of each manifest costs a task, and ten thousand of them cost a store more than the logs do.
+So one task goes round: it asks the store which of some manifests have other versions, and wakes
+their leaders. A round takes `ROUND_SECONDS`, or longer where there are more manifests than it may
+ask for in that time. The task runs while a leader rests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import Final, Protocol
+
+from quire.aio.tasks import Tasks
+from quire.errors import QuireError
+from quire.metastore.store import MetadataStore
+
+ROUND_SECONDS: Final = 10.0
+"""Pause between two rounds: so late does a resting leader learn of other options."""
+
+AT_ONCE_MAX: Final = 500
+"""Manifests that are asked for together: two milliseconds of SQLite's thread."""
+
+PAUSE_SECONDS: Final = 0.1
+"""Pause between two questions of a round."""
+
+
+class Sleeper(Protocol):
+    """A leader at rest."""
+
+    @property
+    def _seen(self) -> int | None:
+        """The version of the manifest that it saw last."""
+        ...
+
+    def _rouse(self) -> None:
+        """Wake, and look at the manifest."""
+        ...
+
+
+class Patrol:
+    """Wakes the resting leaders of one directory whose manifests changed."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._sleepers: dict[str, tuple[Sleeper, ...]] = {}
+        self._tasks = Tasks()
+
+    def watch(self, path: str, sleeper: Sleeper) -> None:
+        """Rouse a leader when the record at a path is no longer at the version that it saw."""
+        self._sleepers[path] = (*self._sleepers.get(path, ()), sleeper)
+        if not len(self._tasks):
+            self._tasks.start(self._go_round(), "patrol of resting logs")
+
+    def forget(self, path: str, sleeper: Sleeper) -> None:
+        """Watch a record no more for a leader."""
+        left = tuple(each for each in self._sleepers.pop(path, ()) if each is not sleeper)
+        if left:
+            self._sleepers[path] = left
+        if not self._sleepers:
+            self._tasks.cancel()
+
+    async def _go_round(self) -> None:
+        while True:
+            await asyncio.sleep(ROUND_SECONDS)
+            paths = iter(tuple(self._sleepers))
+            while some := tuple(islice(paths, AT_ONCE_MAX)):
+                await self._ask(some)
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _ask(self, paths: tuple[str, ...]) -> None:
+        """Rouse the leaders of those manifests that changed. A store that is away has no news."""
+        views = {
+            path: {each._seen for each in self._sleepers[path]}
+            for path in paths
+            if path in self._sleepers
+        }
+        # Two leaders of one log saw different versions: one of them was deposed by the other.
+        changed = [path for path, seen in views.items() if len(seen) > 1]
+        try:
+            changed += await self._store.changed(
+                {path: next(iter(seen)) for path, seen in views.items() if len(seen) == 1}
+            )
+        except QuireError:
+            return
+        for path in changed:
+            for each in self._sleepers.get(path, ()):
+                each._rouse()
