@@ -112,6 +112,12 @@ def access_key(password: bytes, *, guards_reads: bool = False) -> bytes:
     A key that guards reads begins with one byte more. So each bookie that has the key knows it, and
     needs no record: reads go on while the metadata store is away.
     """
+    if not password and not guards_reads:
+        return OPEN_KEY
+    return _key(password, guards_reads=guards_reads)
+
+
+def _key(password: bytes, *, guards_reads: bool = False) -> bytes:
     key = hashlib.sha1(b"ledger" + password).digest()
     return _READS + key if guards_reads else key
 
@@ -126,14 +132,20 @@ def is_of_guarded_reads(check: str) -> bool:
     return len(check) == 2 * (len(_READS) + _CHECK_BYTES) and check.startswith(_READS.hex())
 
 
-OPEN_KEY: Final = access_key(b"")
+OPEN_KEY: Final = _key(b"")
 """The key of ledgers without a password: every process knows it."""
+
+
+_OPEN_CHECK: Final = hashlib.sha256(b"check" + OPEN_KEY).hexdigest()
+"""Its check. One text for all records: a process may know a hundred thousand of them."""
 
 
 def key_check(access_key: bytes) -> str:
     """Return what tells a wrong key from the right one without knowing it: 64 hexadecimal
     digits, and two before them if the key guards reads.
     """
+    if access_key == OPEN_KEY:
+        return _OPEN_CHECK
     check = hashlib.sha256(b"check" + access_key).digest()
     return (_READS + check if guards_reads(access_key) else check).hex()
 
@@ -147,48 +159,56 @@ def _mac_key(password: bytes) -> bytes:
     return hashlib.sha1(b"mac" + password).digest()
 
 
+def _crc32c(header: bytes, payload: bytes) -> bytes:
+    crc: int = _crc32c_extend(_crc32c_value(header), payload)
+    return crc.to_bytes(4, "big")
+
+
+def _crc32(header: bytes, payload: bytes) -> bytes:
+    return zlib.crc32(payload, zlib.crc32(header)).to_bytes(8, "big")
+
+
+def _no_digest(header: bytes, payload: bytes) -> bytes:
+    return b""
+
+
+_KEYLESS: Final[dict[DigestKind, Callable[[bytes, bytes], bytes]]] = {
+    DigestKind.CRC32C: _crc32c,
+    DigestKind.CRC32: _crc32,
+    DigestKind.NONE: _no_digest,
+}
+"""Digests that all ledgers share: a process may have a hundred thousand sealers."""
+
+
 def _digest_function(kind: DigestKind, password: bytes) -> Callable[[bytes, bytes], bytes]:
     """Return digest(header, payload) for one ledger."""
-    key = _mac_key(password)
+    shared = _KEYLESS.get(kind)
+    if shared is not None:
+        return shared
+    key, name = _mac_key(password), "sha1" if kind is DigestKind.HMAC_SHA1 else "sha256"
 
-    def crc32c(header: bytes, payload: bytes) -> bytes:
-        crc: int = _crc32c_extend(_crc32c_value(header), payload)
-        return crc.to_bytes(4, "big")
+    def mac(header: bytes, payload: bytes) -> bytes:
+        return hmac.digest(key, header + payload, name)
 
-    def crc32(header: bytes, payload: bytes) -> bytes:
-        return zlib.crc32(payload, zlib.crc32(header)).to_bytes(8, "big")
+    return mac
 
-    def hmac_sha1(header: bytes, payload: bytes) -> bytes:
-        return hmac.digest(key, header + payload, "sha1")
 
-    def hmac_sha256(header: bytes, payload: bytes) -> bytes:
-        return hmac.digest(key, header + payload, "sha256")
-
-    def none(header: bytes, payload: bytes) -> bytes:
-        return b""
-
-    return {
-        DigestKind.CRC32C: crc32c,
-        DigestKind.CRC32: crc32,
-        DigestKind.HMAC_SHA1: hmac_sha1,
-        DigestKind.HMAC_SHA256: hmac_sha256,
-        DigestKind.NONE: none,
-    }[kind]
+def _crc32cs(headers: Sequence[bytes], payloads: Sequence[bytes]) -> bytes:
+    crcs = map(_crc32c_extend, map(_crc32c_value, headers), payloads)
+    return struct.pack(f">{len(headers)}I", *crcs)
 
 
 def _digests_function(
     kind: DigestKind, digest: Callable[[bytes, bytes], bytes]
 ) -> Callable[[Sequence[bytes], Sequence[bytes]], bytes]:
     """Return digests(headers, payloads), one after the other."""
-
-    def crc32c(headers: Sequence[bytes], payloads: Sequence[bytes]) -> bytes:
-        crcs = map(_crc32c_extend, map(_crc32c_value, headers), payloads)
-        return struct.pack(f">{len(headers)}I", *crcs)
+    if kind is DigestKind.CRC32C:
+        return _crc32cs
 
     def any_kind(headers: Sequence[bytes], payloads: Sequence[bytes]) -> bytes:
         return b"".join(map(digest, headers, payloads))
 
-    return crc32c if kind is DigestKind.CRC32C else any_kind
+    return any_kind
 
 
 @lru_cache(maxsize=256)

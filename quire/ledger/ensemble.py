@@ -69,7 +69,9 @@ class Ensemble:
         begin = metadata.last_fragment.first if at is None else at.last + 1
         self._placement = metadata.placement
         self._rule = AckRule.of(metadata.replication, metadata.placement, metadata.last_fragment)
-        self.window = AppendWindow(metadata.replication, begin - 1, self._rule)
+        self.window = AppendWindow(
+            metadata.replication, begin - 1, self._rule, metadata.last_fragment.first
+        )
         self.accepted = (
             AppendWindow(metadata.replication, begin - 1, self._rule) if deferred_sync else None
         )

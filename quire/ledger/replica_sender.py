@@ -39,7 +39,7 @@ from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
 from quire.ledger.quorum_call import within
 from quire.ledger.roster import Bookies
-from quire.ledger.run_link import RunLink
+from quire.ledger.run_link import RunLink, run_link
 from quire.ledger.sender_calls import add_again, ask, tell
 from quire.wire.adds import RunEncoder
 
@@ -232,7 +232,7 @@ class ReplicaSender:
         """Return the bookie's link if it takes runs without futures."""
         bookie = self._context.bookies.bookie(self.bookie)
         if self._link is None or self._link[0] is not bookie:
-            self._link = bookie, bookie if isinstance(bookie, RunLink) else None
+            self._link = bookie, run_link(bookie)
         return self._link[1]
 
     def _add(self, run: _SentRun) -> Awaitable[None]:

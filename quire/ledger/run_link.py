@@ -10,7 +10,7 @@ ledgers sends a run for each append and copy. Law, for every implementation:
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from quire.aio.answer import Answered
 from quire.wire.adds import RunEncoder
@@ -32,3 +32,16 @@ class RunLink(Protocol):
             QuireError: the run was not sent; `answered` is not called.
         """
         ...
+
+
+_KINDS: Final = dict[type, bool]()
+"""Whether links of a class are `RunLink`s: a sender asks for each of its bookies."""
+
+
+def run_link(bookie: object) -> RunLink | None:
+    """Return a link to a bookie if it takes runs without futures."""
+    kind = type(bookie)
+    known = _KINDS.get(kind)
+    if known is None:
+        known = _KINDS[kind] = isinstance(bookie, RunLink)
+    return bookie if known else None  # type: ignore[return-value]

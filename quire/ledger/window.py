@@ -52,11 +52,15 @@ class AppendWindow:
         replication: Replication,
         confirmed: EntryId = NO_ENTRY,
         rule: AckRule | None = None,
+        first: EntryId | None = None,
     ) -> None:
-        """Begin after the entry `confirmed`, with nothing in flight; `rule` is the fragment's."""
+        """Begin after the entry `confirmed`, with nothing in flight; `rule` is the fragment's.
+
+        `first` is the fragment's first entry: the next one by default.
+        """
         self.lac = confirmed
         self.pushed = confirmed
-        self.first = confirmed + 1
+        self.first = confirmed + 1 if first is None else first
         """First entry of the fragment being written."""
         self._rank = replication.write_quorum - replication.ack_quorum
         """Index of the Qa-th largest watermark of a write set, sorted ascending."""

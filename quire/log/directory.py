@@ -13,6 +13,7 @@ from quire.ledger.catalog import LedgerCatalog
 from quire.log.leader.log import Log
 from quire.log.leader.patrol import Patrol
 from quire.log.leader.producer_state import Restoration
+from quire.log.leader.resting import Desk
 from quire.log.leader.takeover import TakeOver
 from quire.log.leader.traced import kind_of_log
 from quire.log.maintenance.cursors import LogCursors
@@ -88,7 +89,8 @@ class LogDirectory:
         self._segments: SegmentStore = segments or LedgerSegments(catalog)
         self._meter, self._process, self._rng, self._clock = meter, process, rng, clock
         self._level, self._clocks = level or Level(store), Clocks(clock, steady or own_clock(rng))
-        self._patrol = Patrol(store)
+        shared = self._segments, rng, self._clocks, self.cursors, self._opener, Patrol(store)
+        self._desk = Desk(*shared)
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(128):032x}"
@@ -151,16 +153,11 @@ class LogDirectory:
             tenure.writer.abandon()
             raise
         log = kind_of_log(spans)(
-            *(record, self._segments, options),
-            rng=self._rng,
-            clocks=self._clocks,
+            *(self._desk, record, options),
             tenure=tenure,
-            cursors=self.cursors(name, password=options.password),
             producers=producers,
-            open_segment=self._opener(name, options.password),
             floor=floor,
             spans=spans,
-            patrol=self._patrol,
         )
         log._begin()
         self._meter.watch(log)

@@ -14,7 +14,7 @@ from unittest.mock import patch
 from quire.healing import spread
 from quire.ledger import ids, news_link, pushed, recent, recovery, run_stream, tail
 from quire.log.cold import parquet
-from quire.log.leader import pipeline
+from quire.log.leader import patrol, pipeline
 from quire.log.maintenance import page_sweep
 from quire.log.manifest import capacity, jobs, page_tree, record
 from quire.log.reading import gaps
@@ -54,6 +54,8 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (obedient, "CHANGE_SECONDS", (0.0, 0.1, 1.0)),
     (wish_watch, "LOOK_SECONDS", (0.5, wish_watch.LOOK_SECONDS)),
     (heart, "BEAT_SECONDS", (1.0, heart.BEAT_SECONDS)),
+    (patrol, "ROUND_SECONDS", (0.5, patrol.ROUND_SECONDS)),
+    (patrol, "AT_ONCE_MAX", (1, patrol.AT_ONCE_MAX)),
     (page_tree, "PAGE_ROWS", (2, 2, 3, page_tree.PAGE_ROWS)),
     (record, "TOGETHER_BYTES_MAX", (0, 1000, record.TOGETHER_BYTES_MAX)),
     (page_sweep, "SWEEP_SECONDS", (0.2, 2.0, page_sweep.SWEEP_SECONDS)),

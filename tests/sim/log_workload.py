@@ -29,12 +29,15 @@ from quire.errors import (
     TailConflictError,
     TooManyProducersError,
 )
+from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
 from quire.log.leader.log import Log
 from quire.log.manifest.options import LogOptions
 from quire.log.records.keyring import Keyring
 from quire.log.records.position import BEGINNING
+from quire.log.segment_store.ledgers import LedgerSegments, RestingSegment
+from quire.log.segment_store.port import SegmentSink
 from tests.sim.archivist import Archivist
 from tests.sim.clients import ClientMachine, Work, all_ended, join
 from tests.sim.consumer import Consumer
@@ -59,6 +62,20 @@ LOST_MANIFEST_SHARE: Final = 0.2
 HelperWork: TypeAlias = Callable[[ClientMachine, LogDirectory], Coroutine[Any, Any, None]]
 
 
+class RestingSegments(LedgerSegments):
+    """Ledgers as ever. It counts those that rest."""
+
+    def __init__(self, catalog: LedgerCatalog, note: Callable[[str], None]) -> None:
+        super().__init__(catalog)
+        self._note = note
+
+    def rest(self, sink: SegmentSink) -> RestingSegment | None:
+        found = super().rest(sink)
+        if found is not None:
+            self._note("log rests")
+        return found
+
+
 class LogWorkload:
     """See the module."""
 
@@ -81,6 +98,7 @@ class LogWorkload:
             producers_max=world.rng("producers").choice([1, 2, 1000]),
             open_timeout=20.0,
             retention_interval=5.0,
+            rest_seconds=world.rng("rest").choice([0.02, 0.3, 3.0, None]),
         )
         self._directories: Counter[str] = Counter()
         self.count = rng.choice([10, 30, 60])
@@ -189,6 +207,7 @@ class LogWorkload:
         return LogDirectory(
             client.store,
             client.catalog,
+            segments=RestingSegments(client.catalog, world.note_fault),
             rng=rng,
             clock=client.clock,
             steady=self.clocks.steady(client),

@@ -78,6 +78,7 @@ CONSEQUENCES = {
     "fragment replaced while open",
     "fragment begun while in-recovery",
     "retention trimmed",
+    "log rests",
     "owner trimmed",
     "manifest rebuilt",
     "snapshot read",

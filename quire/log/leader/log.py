@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from functools import partial
-from random import Random
+from typing import Any
 
 from quire.aio.handle import Handle
 from quire.aio.home import this_thread
@@ -40,24 +41,20 @@ from quire.log.leader.intake import take_in
 from quire.log.leader.life import Event, Refusal, State
 from quire.log.leader.numbering import ProducerNumbers
 from quire.log.leader.outcome import SINGLE
-from quire.log.leader.patrol import Patrol
-from quire.log.leader.resting import RestingParts
+from quire.log.leader.resting import Desk, RestingParts
 from quire.log.leader.segments import LiveSegment
 from quire.log.leader.tables import TableAppends
 from quire.log.leader.takeover import Tenure
-from quire.log.maintenance.cursors import LogCursors
 from quire.log.maintenance.doomed import delete_doomed, delete_singles
 from quire.log.maintenance.page_sweep import DailySweep
 from quire.log.maintenance.retention import Floor, apply_retention
-from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord
-from quire.log.reading.search import OpenSegment, find_record, look
+from quire.log.reading.search import find_record, look
 from quire.log.records.attributes import NewRecord
 from quire.log.records.position import Appended, Position
 from quire.log.records.producers import Producers, ProducerSequence
-from quire.log.segment_store.port import SegmentStore
 from quire.metrics.meter import LogFigures
 from quire.tracing.spans import NO_SPANS, Spans
 
@@ -75,29 +72,17 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
 
     def __init__(
         self,
+        desk: Desk,
         record: ManifestRecord,
-        segments: SegmentStore,
         options: LogOptions,
         *,
-        rng: Random,
-        clocks: Clocks,
         tenure: Tenure,
-        cursors: LogCursors,
         producers: Producers,
-        open_segment: OpenSegment,
         floor: Floor | None = None,
         spans: Spans = NO_SPANS,
-        patrol: Patrol,
     ) -> None:
-        super().__init__(
-            *(record, segments, options),
-            rng=rng,
-            clocks=clocks,
-            producers=producers,
-            spans=spans,
-            patrol=patrol,
-        )
-        self._cursors, self._floor, self._open_segment = cursors, floor, open_segment
+        super().__init__(desk, record, options, producers, spans)
+        self._floor = floor
         self._sweep = DailySweep(record)
         self._failure = Failure()
         current = LiveSegment.begin(tenure.segment, tenure.writer, options)
@@ -106,23 +91,28 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
 
     def _begin(self) -> None:
         """Lead the log. `LogDirectory.open` calls this once."""
-        self._start(0.0)
+        self._start()
+        self._start_to_look()
         self._chain.warn_of_clocks()
         where = self.name, self.epoch, self.next_offset
         _log.info("log %r: leads at epoch %d, from offset %d on", *where)
 
-    def _start(self, pause: float) -> None:
-        works = {
-            "pump": self._pipeline.run(),
-            "roller": self._roller.run(),
-            "preparer": self._roller.prepare(),
-            "watcher": self._watch(pause),
-            "keeper": self._keep(pause),
-        }
-        for what, work in works.items():
-            self._tasks.start(work, f"log {self.name} {what}")
+    def _start(self) -> None:
+        self._run("pump", self._pipeline.run())
+        self._run("roller", self._roller.run())
+        self._run("preparer", self._roller.prepare())
         self._roller.age_changed()
         self._look_for_rest()
+
+    def _start_to_look(self) -> None:
+        if not self._looks:
+            self._looks = True
+            self._desk.patrol.forget(self._record.path, self)
+            self._run("watcher", self._watch())
+            self._run("keeper", self._keep())
+
+    def _run(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.start(work, f"log {self.name} {what}")
 
     @property
     def options(self) -> LogOptions:
@@ -289,7 +279,7 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
             return await future
 
     async def _locate(self, offset: int) -> Position:
-        open_segment = self._open_segment
+        open_segment = self._desk.opener(self.name, self._given.password)
         return await look(
             self._chain.find_mine, lambda seen: find_record(seen, offset, open_segment)
         )
@@ -342,7 +332,7 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
         self._chain.check_trim(position)
         try:
             manifest = await self._chain.edit(lambda manifest: manifest.trim(position))
-            await delete_doomed(self._segments, manifest, self._chain.edit)
+            await delete_doomed(self._desk.segments, manifest, self._chain.edit)
         except DeposedError as error:
             self._end(error)
             raise
@@ -397,8 +387,8 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
         try:
             await self._pipeline.drained()
             await self._tasks.stop()
-            manifest = await retry(finish, self._rng, timeout=self.options.open_timeout)
-            await delete_singles(self._segments, manifest, self._chain.edit)
+            manifest = await retry(finish, self._desk.rng, timeout=self.options.open_timeout)
+            await delete_singles(self._desk.segments, manifest, self._chain.edit)
             self._end_with(Event.SEAL if seal_log else Event.FINISH, error)
         except DeposedError as deposed:
             self._end(deposed)
@@ -450,28 +440,27 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
 
     # The tasks.
 
-    async def _watch(self, pause: float) -> None:
-        await asyncio.sleep(pause)
+    async def _watch(self) -> None:
         while True:
-            await retry(self._look, self._rng)
+            await retry(self._look, self._desk.rng)
 
     async def _look(self) -> None:
         manifest, version = await self._record.find()
         await self._chain.confirm_mine(manifest)
         await self._record.wait(version)
 
-    async def _keep(self, pause: float) -> None:
-        await asyncio.sleep(pause)
+    async def _keep(self) -> None:
         while True:
             self._kept_at = None
-            await retry(self._keep_once, self._rng)
+            await retry(self._keep_once, self._desk.rng)
             self._kept_at = asyncio.get_running_loop().time()
             await asyncio.sleep(self.options.retention_interval)
 
     async def _keep_once(self) -> None:
-        slowest = partial(self._cursors._slowest, self.log_id)
+        cursors = self._desk.cursors(self.name, password=self._given.password)
+        slowest = partial(cursors._slowest, self.log_id)
         chain = self._chain
         await apply_retention(
-            self._segments, self._live, chain.reading, chain.edit, slowest, self._floor
+            self._desk.segments, self._live, chain.reading, chain.edit, slowest, self._floor
         )
         await self._sweep.run()

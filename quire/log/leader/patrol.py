@@ -1,15 +1,16 @@
 """One watch for all leaders at rest: their manifests are compared with what they saw last.
 
 A watch of each manifest costs a task, and ten thousand of them cost a store more than the logs do.
-So one task goes round: it asks the store which of some manifests have other versions, and wakes
-their leaders. A round takes `ROUND_SECONDS`, or longer where there are more manifests than it may
-ask for in that time. The task runs while a leader rests.
+So one task goes round: it asks the store which of some manifests have other versions. It wakes
+their leaders, and those that have something to do by now. A round takes `ROUND_SECONDS`, or longer
+where there are more manifests than it may ask for in that time. The task runs while a leader rests.
 """
 
 from __future__ import annotations
 
 import asyncio
 from itertools import islice
+from math import inf
 from typing import Final, Protocol
 
 from quire.aio.tasks import Tasks
@@ -27,15 +28,20 @@ PAUSE_SECONDS: Final = 0.1
 
 
 class Sleeper(Protocol):
-    """A leader at rest."""
+    """A leader that does not look at its manifest: it rests, or was woken a moment ago."""
 
     @property
     def _seen(self) -> int | None:
         """The version of the manifest that it saw last."""
         ...
 
+    @property
+    def _due_at(self) -> float:
+        """Loop time from which on it has something to do; infinity for never."""
+        ...
+
     def _rouse(self) -> None:
-        """Wake, and look at the manifest."""
+        """Look at the manifest, from now on."""
         ...
 
 
@@ -48,8 +54,13 @@ class Patrol:
         self._tasks = Tasks()
 
     def watch(self, path: str, sleeper: Sleeper) -> None:
-        """Rouse a leader when the record at a path is no longer at the version that it saw."""
-        self._sleepers[path] = (*self._sleepers.get(path, ()), sleeper)
+        """Rouse a leader when the record at a path is no longer at the version that it saw.
+
+        Harmless again.
+        """
+        known = self._sleepers.get(path, ())
+        if not any(each is sleeper for each in known):
+            self._sleepers[path] = (*known, sleeper)
         if not len(self._tasks):
             self._tasks.start(self._go_round(), "patrol of resting logs")
 
@@ -64,9 +75,12 @@ class Patrol:
     async def _go_round(self) -> None:
         while True:
             await asyncio.sleep(ROUND_SECONDS)
+            now = asyncio.get_running_loop().time()
             paths = iter(tuple(self._sleepers))
             while some := tuple(islice(paths, AT_ONCE_MAX)):
                 await self._ask(some)
+                for path in some:
+                    self._rouse(path, now)
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _ask(self, paths: tuple[str, ...]) -> None:
@@ -85,5 +99,10 @@ class Patrol:
         except QuireError:
             return
         for path in changed:
-            for each in self._sleepers.get(path, ()):
+            self._rouse(path)
+
+    def _rouse(self, path: str, now: float = inf) -> None:
+        """Rouse the leaders of a manifest that have something to do at a time."""
+        for each in self._sleepers.get(path, ()):
+            if each._due_at <= now:
                 each._rouse()

@@ -18,11 +18,11 @@ another leader. That may be some seconds late, and does no harm: a leader at res
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from quire.aio.gate import Gate
 from quire.aio.home import Home
@@ -32,17 +32,19 @@ from quire.log.leader.patrol import Patrol
 from quire.log.leader.pipeline import Pipeline
 from quire.log.leader.roller import Roller
 from quire.log.leader.segments import Chain, LiveSegment
+from quire.log.maintenance.cursors import LogCursors
 from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord
+from quire.log.reading.search import OpenSegment
 from quire.log.records.position import Position
 from quire.log.records.producers import Producers
 from quire.log.segment_store.port import RestingSink, SegmentStore
 from quire.tracing.spans import Spans
 
-PARTS: Final = ("_live", "_chain", "_pipeline", "_roller", "_tasks")
+PARTS: Final = ("_live", "_chain", "_pipeline", "_roller", "_tasks", "_looks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,21 @@ class RestingLog:
     options: LogOptions
     settings: Mapping[str, str]
     """The stored options in them."""
-    seen: int | None
-    """The version of the manifest that was seen last."""
+    due_at: float
+    """Loop time from which on the leader has something to do."""
+
+
+class Desk(NamedTuple):
+    """What the leaders of one directory share."""
+
+    segments: SegmentStore
+    rng: Random
+    clocks: Clocks
+    cursors: Callable[..., LogCursors]
+    """See `LogDirectory.cursors`."""
+    opener: Callable[[str, bytes], OpenSegment]
+    """Gives what opens segments of a log, by its name and password."""
+    patrol: Patrol
 
 
 class RestingParts:
@@ -71,22 +86,21 @@ class RestingParts:
     _pipeline: Pipeline
     _roller: Roller
     _tasks: Tasks
+    _looks: bool
+    """Whether the tasks that look at the manifest were started."""
 
     def __init__(
         self,
+        desk: Desk,
         record: ManifestRecord,
-        segments: SegmentStore,
         options: LogOptions,
-        *,
-        rng: Random,
-        clocks: Clocks,
         producers: Producers,
         spans: Spans,
-        patrol: Patrol,
     ) -> None:
-        self._record, self._segments, self._given = record, segments, options
-        self._rng, self._clocks, self._producers, self._spans = rng, clocks, producers, spans
-        self._patrol = patrol
+        self._desk, self._record, self._given = desk, record, options
+        self._producers: Producers | None = producers
+        """None at rest, if it remembers nothing."""
+        self._spans = spans
         self._home = Home()
         self._life = Life()
         self._over = Gate()
@@ -94,15 +108,14 @@ class RestingParts:
         self._kept_at: float | None = None
         """Loop time of the last look for retention; None while one is due or under way."""
         self._timer: asyncio.TimerHandle | None = None
-        """Looks whether the handle may rest; wakes it while it rests."""
+        """Looks whether the handle may rest."""
 
     def __getattr__(self, name: str) -> Any:
         """Wake a handle at rest for the part that a call needs."""
         if name not in PARTS or self.__dict__.get("_resting") is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self._home.check(self)
-        assert self._given.rest_seconds is not None, "it rests"
-        self._wake(self._given.rest_seconds)
+        self._wake()
         return self.__dict__[name]
 
     def _make(
@@ -115,20 +128,23 @@ class RestingParts:
         """Make the parts. The tasks are not started."""
         live = LiveOptions(self._record.name, self._given)
         live.follow(settings)
-        chain = Chain(self._record, self._segments, live, self._clocks, manifest, current)
+        desk, producers = self._desk, self._producers or Producers()
+        self._producers = producers
+        chain = Chain(self._record, desk.segments, live, desk.clocks, manifest, current)
         pipeline = Pipeline(
             *(chain, live, self._life),
-            rng=self._rng,
+            rng=desk.rng,
             on_fill=lambda share: roller.fill(share),
             on_switch=lambda: roller.switched(),
-            producers=self._producers,
+            producers=producers,
             locate=self._locate,
         )
-        roller = Roller(chain, self._rng, live, pipeline.nudge, begun, self._spans)
+        roller = Roller(chain, desk.rng, live, pipeline.nudge, begun, self._spans)
         live.on_change(roller.age_changed)
         live.on_change(pipeline.options_changed)
         self._live, self._chain, self._pipeline, self._roller = live, chain, pipeline, roller
         self._tasks = Tasks(self._fail)
+        self._looks = False
 
     async def _locate(self, offset: int) -> Position:
         raise NotImplementedError
@@ -136,8 +152,12 @@ class RestingParts:
     def _fail(self, error: Exception) -> None:
         raise NotImplementedError
 
-    def _start(self, pause: float) -> None:
-        """Start the tasks; those that look at the manifest begin after a pause, in seconds."""
+    def _start(self) -> None:
+        """Start the tasks that appends need."""
+        raise NotImplementedError
+
+    def _start_to_look(self) -> None:
+        """Start the tasks that look at the manifest, unless they were started."""
         raise NotImplementedError
 
     # Resting.
@@ -150,8 +170,10 @@ class RestingParts:
             self._timer = loop.call_later(seconds, self._rest_if_unused, offset)
 
     def _rest_if_unused(self, offset: int) -> None:
+        """Look at the manifest from now on if the handle stays awake: the patrol does not."""
         is_used = self._life.refusal is not None or self._pipeline.next_offset != offset
         if is_used or not self._rest():
+            self._start_to_look()
             self._look_for_rest()
 
     def _rest(self) -> bool:
@@ -162,7 +184,7 @@ class RestingParts:
         if not parts or wakes_at is None or self._over.is_awaited:
             return False
         current = chain.current
-        sink = self._segments.rest(current.writer)
+        sink = self._desk.segments.rest(current.writer)
         if sink is None:
             return False
         current.first_offset = self._pipeline.next_offset - current.confirmed.records
@@ -174,54 +196,68 @@ class RestingParts:
             self._roller.begun,
             self._live.now,
             self._live.settings,
-            self._record.seen,
+            wakes_at,
         )
         self._roller.rest()
         self._live.call_nobody()
         self._tasks.cancel()
+        self._record.forget()
+        self._producers = self._producers or None
         for name in PARTS:
             delattr(self, name)
-        self._timer = None if wakes_at == inf else loop.call_at(wakes_at, self._rouse)
-        self._patrol.watch(self._record.path, self)
+        # Without retention nothing waits for a roll: the patrol is punctual enough.
+        is_punctual = self._has_retention and wakes_at < inf
+        self._timer = loop.call_at(wakes_at, self._rouse) if is_punctual else None
+        self._desk.patrol.watch(self._record.path, self)
         return True
 
     def _wakes_at(self, now: float) -> float | None:
         """Return the loop time at which the handle has something to do; None if that is soon."""
         assert self._given.rest_seconds is not None, "it looks for rest"
         due = [inf]
-        options = self._live.now
         if self._roller.due_at is not None:
             due.append(self._roller.due_at)
         if self._kept_at is None:
             return None
-        if options.retention_seconds is not None or options.retention_bytes is not None:
-            due.append(self._kept_at + options.retention_interval)
+        if self._has_retention:
+            due.append(self._kept_at + self._live.now.retention_interval)
         return min(due) if min(due) > now + self._given.rest_seconds else None
 
-    def _wake(self, pause: float) -> None:
-        """Make the parts again, and start the tasks as `_start` does, unless the handle ended."""
+    @property
+    def _has_retention(self) -> bool:
+        """Whether records go some day. A resting leader counts the time of its log then, too."""
+        options = self._live.now if self._resting is None else self._resting.options
+        return options.retention_seconds is not None or options.retention_bytes is not None
+
+    def _wake(self) -> None:
+        """Make the parts again, and start tasks, unless the handle ended."""
         resting, self._resting = self._resting, None
         assert resting is not None, "it rests"
-        self._stay()
         resting.current.writer = resting.sink.wake()
         self._make(resting.manifest, resting.settings, resting.current, resting.begun)
         if self._life.has_ended:
             self._chain.abandon()
         else:
-            self._start(pause)
+            self._start()
 
     def _rouse(self) -> None:
-        """Wake, and look at the manifest."""
+        """Look at the manifest, from now on. The patrol calls this."""
         if self._resting is not None:
-            self._wake(0.0)
+            self._wake()
+        if not self._life.has_ended:
+            self._start_to_look()
 
     @property
     def _seen(self) -> int | None:
-        return None if self._resting is None else self._resting.seen
+        return self._record.seen
+
+    @property
+    def _due_at(self) -> float:
+        return inf if self._resting is None else self._resting.due_at
 
     def _stay(self) -> None:
-        """Neither rest nor wake by itself."""
-        self._patrol.forget(self._record.path, self)
+        """Do not rest, nor wake by itself."""
+        self._desk.patrol.forget(self._record.path, self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

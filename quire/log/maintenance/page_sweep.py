@@ -36,6 +36,8 @@ SWEEPS_MAX: Final = 5
 class DailySweep:
     """Sweeps the pages of one log once a day, for its leader."""
 
+    __slots__ = ("_next_at", "_record")
+
     def __init__(self, record: ManifestRecord) -> None:
         self._record = record
         self._next_at = asyncio.get_running_loop().time() + SWEEP_SECONDS

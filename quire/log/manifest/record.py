@@ -95,6 +95,10 @@ class ManifestRecord:
         self.seen: int | None = None
         """The version of the record that was read or written last; None for no record."""
 
+    def forget(self) -> None:
+        """Keep no copy of the record: it will not be read again soon."""
+        self._last = None
+
     async def check_attributes_allowed(self) -> None:
         """Raise `LevelNeededError` unless records may have keys, headers and event times."""
         if not await self._level.allows(levels.ATTRIBUTES_LEVEL):
