@@ -75,9 +75,14 @@ class Waits:
         mark: Mark | None = None
         while True:
             self._changed.clear()
-            waiting = list(self._waiting.items())
+            before, waiting = mark, list[tuple[asyncio.Future[None], Seen]]()
+            have_changed = list[bool]()
             try:
-                mark, have_changed = await self._look(mark, [seen for _, seen in waiting])
+                now, _ = await self._look(before, ())
+                if now != before:
+                    # Only now: most looks find nothing, and there may be ten thousand waits.
+                    waiting = list(self._waiting.items())
+                    mark, have_changed = await self._look(before, [seen for _, seen in waiting])
             except Exception as error:
                 # Any error ends all waits: no caller may wait for a look that never comes.
                 mark = None

@@ -34,7 +34,7 @@ from tests.sim.checkers import FinalLedger
 from tests.sim.clients import ClientMachine
 from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, hurt_disk, resize, rot
 from tests.sim.faults import SECOND_PROCESS, STOP, STOP_CLIENT, TO_CLIENTS, WISH, FaultMix, Injector
-from tests.sim.history import ENDS, LedgerHistory, LogHistory, Stopwatch, Violation
+from tests.sim.history import LedgerHistory, LogHistory, Stopwatch, Violation
 from tests.sim.knobs import Knobs
 from tests.sim.log_conformance import LogConformance
 from tests.sim.machines import BookieMachine, Machine, World, draw_options
@@ -188,7 +188,7 @@ class SimWorld(World):
                 f"{client.name}: {client.trouble!r}" for client in self.clients if client.trouble
             )
             text = f"{what}: not within {HEAL_SECONDS_MAX:g} s of peace. Last heard: {said}"
-            raise Violation(ENDS, text) from error
+            raise Violation("L6 all ends when the faults are over", text) from error
 
     async def serving(self) -> None:
         """Wait until every bookie serves or was found unable to, and has been replaced."""

@@ -182,7 +182,7 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
 
         Cancellation: gives up waiting only.
         """
-        await self._over.passed()
+        await self._over.wait()
 
     @property
     def next_offset(self) -> int:
@@ -423,7 +423,7 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
     def _end_with(self, event: Event, error: Refusal) -> None:
         if not self._life.move(event, error):
             return
-        self._over.open()
+        self._over.happen()
         self._stay()
         if self._resting is not None:
             return

@@ -24,8 +24,8 @@ from math import inf
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from quire.aio.gate import Gate
 from quire.aio.home import Home
+from quire.aio.once import Once
 from quire.aio.tasks import Tasks
 from quire.log.leader.life import Life
 from quire.log.leader.patrol import Patrol
@@ -103,7 +103,7 @@ class RestingParts:
         self._spans = spans
         self._home = Home()
         self._life = Life()
-        self._over = Gate()
+        self._over = Once()
         self._resting: RestingLog | None = None
         self._kept_at: float | None = None
         """Loop time of the last look for retention; None while one is due or under way."""

@@ -8,34 +8,34 @@ from __future__ import annotations
 import asyncio
 
 
-class Gate:
-    """Closed until it is opened, once and for all. For one event loop."""
+class Once:
+    """Happens once, and has happened from then on. For one event loop."""
 
-    __slots__ = ("_waiting", "is_open")
+    __slots__ = ("_waiting", "has_happened")
 
     def __init__(self) -> None:
-        self.is_open = False
+        self.has_happened = False
         self._waiting: list[asyncio.Future[None]] | None = None
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a caller waits for it to open."""
+        """Whether a caller waits for it."""
         return bool(self._waiting)
 
-    def open(self) -> None:
-        """Let all callers through that wait, and all that come."""
-        self.is_open = True
+    def happen(self) -> None:
+        """Let all callers go on that wait, and all that come."""
+        self.has_happened = True
         waiting, self._waiting = self._waiting, None
         for future in waiting or ():
             if not future.done():
                 future.set_result(None)
 
-    async def passed(self) -> None:
-        """Return when the gate is open.
+    async def wait(self) -> None:
+        """Return when it has happened.
 
         Cancellation: gives up waiting only.
         """
-        if self.is_open:
+        if self.has_happened:
             return
         if self._waiting is None:
             self._waiting = []

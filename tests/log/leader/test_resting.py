@@ -1,0 +1,437 @@
+"""A leader's handle at rest: when it rests, what wakes it, and that no caller can tell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from quire.errors import DeposedError, HandleClosedError, QuireError
+from quire.log.leader.log import Log
+from quire.log.leader.patrol import ROUND_SECONDS
+from quire.log.manifest.options import LogOptions
+from quire.log.records.producers import ProducerSequence
+from tests.support.log_cluster import (
+    NAME,
+    Client,
+    LogCluster,
+    append_all,
+    eventually,
+    numbered,
+    refuse,
+    run,
+)
+from tests.support.memory_cluster import hung
+
+REST = 5.0
+
+
+async def open_log(client: Client, **options: Any) -> Log:
+    options.setdefault("rest_seconds", REST)
+    return await client.open(**options)
+
+
+def rests(log: Log) -> bool:
+    return log._resting is not None
+
+
+def log_task(name: str) -> asyncio.Task[Any]:
+    (task,) = (each for each in asyncio.all_tasks() if each.get_name() == name)
+    return task
+
+
+async def rest(log: Log) -> None:
+    """Wait until a log rests."""
+    await asyncio.sleep(3 * REST)
+    assert rests(log)
+
+
+def test_a_log_without_use_rests_and_goes_on_where_it_was() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await open_log(client)
+            for number in range(0, 12, 4):
+                await append_all(log, numbered(number, 4))
+                assert not rests(log)
+                await rest(log)
+                tasks = {each.get_name() for each in asyncio.all_tasks()}
+                assert not any(name.startswith(("log ", "watch of ledger")) for name in tasks)
+                assert log.next_offset == number + 4
+                assert (log.epoch, log.options.rest_seconds) == (1, REST)
+                assert "leads" in repr(log)
+                assert log._figures() is not None
+                assert rests(log), "a look at it wakes nothing"
+            assert (await log.append(b"12")).offset == 12
+            await log.close()
+            assert await client.payloads() == numbered(0, 13)
+            assert (await cluster.check_all_listed()).open_segments == ()
+
+    run(main)
+
+
+def test_an_empty_log_rests_also_after_a_roll() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            await rest(log)
+            await append_all(log, numbered(0, 3))
+            await log.roll()
+            await rest(log)
+            assert (await log.append(b"3")).offset == 3
+            await rest(log)
+            await log.roll()
+            await rest(log)
+            await log.close()
+            assert [each.number for each in (await cluster.check()).segments] == [1, 2]
+
+    run(main)
+
+
+def test_a_log_that_is_written_does_not_rest() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            for number in range(20):
+                await log.append(b"%d" % number)
+                await asyncio.sleep(REST / 2)
+                assert not rests(log)
+
+    run(main)
+
+
+def test_a_log_that_shall_not_rest_does_not() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client(), rest_seconds=None)
+            await log.append(b"0")
+            await asyncio.sleep(10 * REST)
+            assert not rests(log)
+
+    run(main)
+
+
+def test_a_caller_that_waits_for_the_end_keeps_it_awake() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            waiting = asyncio.create_task(log.wait_deposed())
+            await asyncio.sleep(5 * REST)
+            assert not rests(log)
+            await (await open_log(cluster.new_client())).close()
+            await asyncio.wait_for(waiting, 1)
+            assert log.is_deposed
+
+    run(main)
+
+
+def test_times_txids_and_producers_go_on() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await open_log(client)
+            stamp = ProducerSequence("till", 7)
+            first = await log.append(b"0", txid=70, producer_sequence=stamp)
+            await rest(log)
+            cluster.now -= 10.0
+            assert await log.append(b"0", txid=70, producer_sequence=stamp) == first
+            await log.append(b"1", txid=70)
+            await rest(log)
+            with pytest.raises(QuireError, match="69"):
+                await log.append(b"2", txid=69)
+            await log.append(b"2")
+            await asyncio.sleep(1)
+            records = await client.read()
+            assert [each.payload for each in records] == numbered(0, 3)
+            assert [each.txid for each in records] == [70, 70, 70]
+            times = [each.timestamp_ms for each in records]
+            assert times == sorted(times)
+
+    run(main)
+
+
+async def append(log: Log) -> None:
+    await log.append(b"more")
+
+
+async def append_many(log: Log) -> None:
+    await log.append_many([b"more", b"still"])
+
+
+async def drain(log: Log) -> None:
+    await log.drain()
+
+
+async def roll(log: Log) -> None:
+    await log.roll()
+
+
+async def trim(log: Log) -> None:
+    await log.trim((await log.append(b"more")).position)
+
+
+async def close(log: Log) -> None:
+    await log.close()
+
+
+async def seal(log: Log) -> None:
+    await log.seal()
+
+
+CALLS = [append, append_many, drain, roll, trim, close, seal]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda each: each.__name__)
+def test_every_call_finds_a_whole_log(call: Callable[[Log], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            await append_all(log, numbered(0, 3))
+            await rest(log)
+            await call(log)
+            await log.close()
+            await cluster.check_all_listed()
+
+    run(main)
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda each: each.__name__)
+def test_every_call_after_a_rest_meets_the_next_leader(
+    call: Callable[[Log], Awaitable[None]],
+) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            await append_all(log, numbered(0, 3))
+            await rest(log)
+            other = await open_log(cluster.new_client())
+            if call in (close, drain):
+                await call(log)
+            else:
+                with pytest.raises(DeposedError):
+                    await call(log)
+            await other.append(b"3")
+            await other.close()
+            assert await cluster.new_client().payloads() == numbered(0, 4)
+
+    run(main)
+
+
+def test_another_leader_is_noticed_at_rest() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            await log.append(b"0")
+            await rest(log)
+            other = await open_log(cluster.new_client())
+            await asyncio.sleep(2 * ROUND_SECONDS)
+            assert log.is_deposed
+            await other.close()
+
+    run(main)
+
+
+def test_a_store_that_is_away_wakes_no_log() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await open_log(client)
+            await rest(log)
+            client.store.before = refuse()
+            await asyncio.sleep(5 * ROUND_SECONDS)
+            assert rests(log)
+            client.store.before = refuse("nothing")
+            await client.logs.set_options(NAME, {"roll_entries": "2"})
+            await asyncio.sleep(2 * ROUND_SECONDS)
+            assert log.options.roll_entries == 2
+
+    run(main)
+
+
+def test_options_of_the_log_are_obeyed_at_rest_and_kept_over_it() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await open_log(client)
+            await log.append(b"0")
+            await client.logs.set_options(NAME, {"roll_entries": "2"})
+            await rest(log)
+            assert log.options.roll_entries == 2
+            await append_all(log, numbered(1, 1))
+            assert log._live.now.roll_entries == 2
+            await asyncio.sleep(1)
+            assert (await client.manifest()).next_segment == 3
+
+    run(main)
+
+
+def test_options_set_in_the_moment_after_a_rest_are_obeyed() -> None:
+    """A leader that was just woken does not watch yet: the patrol goes on until it does."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await open_log(client, rest_seconds=100.0)
+            await asyncio.sleep(250)
+            assert rests(log)
+            await log.append(b"0")
+            await client.logs.set_options(NAME, {"roll_entries": "2"})
+            await asyncio.sleep(2 * ROUND_SECONDS)
+            assert not rests(log)
+            assert log.options.roll_entries == 2
+
+    run(main)
+
+
+def test_retention_and_rolls_by_age_go_on_at_rest() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await open_log(
+                client, roll_seconds=100.0, retention_seconds=150.0, retention_interval=20.0
+            )
+            await log.append(b"0")
+            await cluster.pass_time(40)
+            await eventually(lambda: rests(log))
+            await cluster.pass_time(80)
+            assert [each.number for each in (await client.manifest()).segments] == [1, 2]
+            await cluster.pass_time(200)
+            assert [each.number for each in (await client.manifest()).segments] == [2]
+            await eventually(lambda: rests(log))
+
+    run(main)
+
+
+def test_a_log_without_retention_rolls_by_age() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await open_log(client, roll_seconds=100.0)
+            await log.append(b"0")
+            await rest(log)
+            await cluster.pass_time(100 + 2 * ROUND_SECONDS)
+            assert [each.number for each in (await client.manifest()).segments] == [1, 2]
+            await rest(log)
+
+    run(main)
+
+
+def test_a_log_that_is_left_at_rest_leaves_nothing() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            await log.append(b"0")
+            await rest(log)
+            others = asyncio.all_tasks() - {log_task(name="patrol of resting logs")}
+            log.abandon()
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() == others
+            with pytest.raises(QuireError):
+                await log.append(b"1")
+            with pytest.raises(QuireError):
+                await log.roll()
+            await asyncio.sleep(1)
+            assert asyncio.all_tasks() == others
+            await log.close()
+            other = await open_log(cluster.new_client())
+            await other.close()
+            assert await cluster.new_client().payloads() == [b"0"]
+
+    run(main)
+
+
+def test_a_closed_log_says_so_after_a_rest() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            await log.append(b"0")
+            await rest(log)
+            await log.close()
+            with pytest.raises(HandleClosedError):
+                await log.append(b"1")
+            with pytest.raises(AttributeError, match="_chian"):
+                _ = log._chian
+
+    run(main)
+
+
+def test_a_follower_has_all_records_of_a_log_that_rests() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            seen: list[bytes] = []
+
+            async def follow() -> None:
+                async with await cluster.new_client().logs.read(NAME, follow=True) as reader:
+                    async for record in reader:
+                        seen.append(record.payload)  # noqa: PERF401
+
+            following = asyncio.create_task(follow())
+            for number in range(4):
+                await log.append(b"%d" % number)
+                await rest(log)
+                assert seen == numbered(0, number + 1)
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    run(main)
+
+
+def test_a_bookie_that_fails_during_a_rest_is_replaced_after_it() -> None:
+    async def main() -> None:
+        async with LogCluster(4) as cluster:
+            log = await open_log(cluster.new_client())
+            await log.append(b"0")
+            await rest(log)
+            ledger = log._chain.current.writer.ledger
+            await rest(log)
+            bookies = (await cluster.catalog.metadata(ledger)).last_fragment.bookies
+            cluster.bookies[bookies[0]].before = hung("add")
+            assert (await log.append(b"1")).offset == 1
+            await asyncio.sleep(10)
+            assert len((await cluster.catalog.metadata(ledger)).fragments) == 2
+            assert await cluster.new_client().payloads() == numbered(0, 2)
+
+    run(main)
+
+
+def test_two_leaders_of_one_client_do_not_hide_each_other() -> None:
+    """The patrol asks for a path once; of two leaders at rest one was deposed by the other."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            first = await open_log(client)
+            await first.append(b"0")
+            await rest(first)
+            second = await open_log(client, rest_seconds=1.0)
+            await asyncio.sleep(3)
+            await asyncio.sleep(3 * ROUND_SECONDS)
+            assert first.is_deposed
+            assert not second.is_deposed
+            await second.append(b"1")
+
+    run(main)
+
+
+def test_many_logs_are_asked_for_together() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            options = LogOptions(rest_seconds=REST)
+            logs = [await client.logs.open(f"log {number}", options) for number in range(7)]
+            await asyncio.sleep(3 * REST)
+            assert all(map(rests, logs))
+            calls: list[str] = []
+
+            async def note(method: str, path: str) -> None:
+                calls.append(method)
+
+            client.store.before = note
+            await asyncio.sleep(ROUND_SECONDS * 4)
+            assert set(calls) == {"changed"}
+            assert len(calls) <= 4
+
+    run(main)
