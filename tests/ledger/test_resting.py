@@ -129,6 +129,21 @@ def test_a_writer_with_something_to_do_goes_on(
     virtually(main)
 
 
+@pytest.mark.parametrize(
+    "bring", [with_a_slow_copy, with_a_bookie_down], ids=lambda each: each.__name__
+)
+def test_an_ensemble_rests_when_all_of_it_has_every_entry(
+    bring: Callable[[Writing], Awaitable[None]],
+) -> None:
+    async def main() -> None:
+        async with Writing() as writing:
+            assert writing.writer._ensemble.may_rest
+            await bring(writing)
+            assert not writing.writer._ensemble.may_rest
+
+    virtually(main)
+
+
 def test_an_ensemble_is_changed_after_a_rest_as_before() -> None:
     async def main() -> None:
         async with Writing() as writing:

@@ -48,6 +48,7 @@ from quire.log.leader.takeover import Tenure
 from quire.log.maintenance.doomed import delete_doomed, delete_singles
 from quire.log.maintenance.page_sweep import DailySweep
 from quire.log.maintenance.retention import Floor, apply_retention
+from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import LogManifest
 from quire.log.manifest.options import LogOptions
 from quire.log.manifest.record import ManifestRecord
@@ -86,8 +87,9 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
         self._sweep = DailySweep(record)
         self._failure = Failure()
         current = LiveSegment.begin(tenure.segment, tenure.writer, options)
-        manifest = tenure.manifest
-        self._make(manifest, manifest.settings, current, asyncio.get_running_loop().time())
+        live, begun = LiveOptions(record.name, options), asyncio.get_running_loop().time()
+        live.follow(tenure.manifest.settings)
+        self._make(tenure.manifest, live, current, begun, record.written)
 
     def _begin(self) -> None:
         """Lead the log. `LogDirectory.open` calls this once."""
@@ -117,7 +119,8 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
     @property
     def options(self) -> LogOptions:
         """The options that this leader uses now: its own, overridden by the stored options."""
-        return self._live.now if self._resting is None else self._resting.options
+        options: LogOptions = self._at_hand("_live").now
+        return options
 
     def __repr__(self) -> str:
         state = "ended" if self.has_ended else "leads"
@@ -141,7 +144,8 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
     @property
     def _shown_manifest(self) -> LogManifest:
         """The manifest that was seen last; a handle at rest goes on resting."""
-        return self._chain.manifest if self._resting is None else self._resting.manifest
+        manifest: LogManifest = self._at_hand("_chain").manifest
+        return manifest
 
     @property
     def is_deposed(self) -> bool:
@@ -187,8 +191,8 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
     @property
     def next_offset(self) -> int:
         """The offset of a record that is submitted now, unless it is rejected."""
-        rests = self._resting
-        return self._pipeline.next_offset if rests is None else rests.current.next_offset
+        offset: int = self._at_hand("_pipeline").next_offset
+        return offset
 
     async def submit(
         self,
@@ -280,9 +284,12 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
 
     async def _locate(self, offset: int) -> Position:
         open_segment = self._desk.opener(self.name, self._given.password)
-        return await look(
-            self._chain.find_mine, lambda seen: find_record(seen, offset, open_segment)
-        )
+        find = partial(find_record, offset=offset, open_segment=open_segment)
+        try:
+            return await look(self._chain.find_mine, find)
+        except DeposedError as error:
+            self._end(error)
+            raise
 
     async def drain(self) -> None:
         """Return when everything submitted is confirmed.
@@ -379,7 +386,8 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
 
     async def _finish(self, error: Refusal, *, seal_log: bool) -> None:
         if self._life.has_ended and not seal_log:
-            await self._tasks.stop()
+            if self._resting is None:
+                await self._tasks.stop()
             return
         self._life.move(Event.CLOSE, error)
         self._pipeline.close(error)
@@ -446,7 +454,7 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
 
     async def _look(self) -> None:
         manifest, version = await self._record.find()
-        await self._chain.confirm_mine(manifest)
+        await self._chain.confirm_mine(manifest, version)
         await self._record.wait(version)
 
     async def _keep(self) -> None:

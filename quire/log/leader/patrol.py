@@ -9,6 +9,8 @@ where there are more manifests than it may ask for in that time. The task runs w
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Iterable
 from itertools import islice
 from math import inf
 from typing import Final, Protocol
@@ -16,6 +18,8 @@ from typing import Final, Protocol
 from quire.aio.tasks import Tasks
 from quire.errors import QuireError
 from quire.metastore.store import MetadataStore
+
+_log = logging.getLogger(__name__)
 
 ROUND_SECONDS: Final = 10.0
 """Pause between two rounds: so late does a resting leader learn of other options."""
@@ -51,7 +55,10 @@ class Patrol:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._sleepers: dict[str, tuple[Sleeper, ...]] = {}
-        self._tasks = Tasks()
+        self._tasks = Tasks(self._report)
+        self._going: asyncio.Task[None] | None = None
+        self._is_rousing = False
+        """Whether its task rouses leaders: then it sees by itself that none is left."""
 
     def watch(self, path: str, sleeper: Sleeper) -> None:
         """Rouse a leader when the record at a path is no longer at the version that it saw.
@@ -61,30 +68,38 @@ class Patrol:
         known = self._sleepers.get(path, ())
         if not any(each is sleeper for each in known):
             self._sleepers[path] = (*known, sleeper)
-        if not len(self._tasks):
-            self._tasks.start(self._go_round(), "patrol of resting logs")
+        if self._going is None:
+            self._going = self._tasks.start(self._go_round(), "patrol of resting logs")
 
     def forget(self, path: str, sleeper: Sleeper) -> None:
         """Watch a record no more for a leader."""
         left = tuple(each for each in self._sleepers.pop(path, ()) if each is not sleeper)
         if left:
             self._sleepers[path] = left
-        if not self._sleepers:
-            self._tasks.cancel()
+        going = self._going
+        if going is not None and not self._sleepers and not self._is_rousing:
+            self._going = None
+            going.cancel()
 
     async def _go_round(self) -> None:
-        while True:
+        """Go round until no leader rests any more."""
+        while self._sleepers:
             await asyncio.sleep(ROUND_SECONDS)
             now = asyncio.get_running_loop().time()
             paths = iter(tuple(self._sleepers))
             while some := tuple(islice(paths, AT_ONCE_MAX)):
-                await self._ask(some)
-                for path in some:
-                    self._rouse(path, now)
+                self._rouse(await self._changed(some))
+                self._rouse(some, now)
                 await asyncio.sleep(PAUSE_SECONDS)
+        self._going = None
 
-    async def _ask(self, paths: tuple[str, ...]) -> None:
-        """Rouse the leaders of those manifests that changed. A store that is away has no news."""
+    def _report(self, error: Exception) -> None:
+        """Log a defect, and begin again: no leader may rest unseen."""
+        _log.error("the patrol of resting logs meets a defect", exc_info=error)
+        self._going = self._tasks.start(self._go_round(), "patrol of resting logs")
+
+    async def _changed(self, paths: tuple[str, ...]) -> list[str]:
+        """Return the manifests that changed. A store that is away has no news."""
         views = {
             path: {each._seen for each in self._sleepers[path]}
             for path in paths
@@ -97,12 +112,16 @@ class Patrol:
                 {path: next(iter(seen)) for path, seen in views.items() if len(seen) == 1}
             )
         except QuireError:
-            return
-        for path in changed:
-            self._rouse(path)
+            return []
+        return changed
 
-    def _rouse(self, path: str, now: float = inf) -> None:
-        """Rouse the leaders of a manifest that have something to do at a time."""
-        for each in self._sleepers.get(path, ()):
-            if each._due_at <= now:
-                each._rouse()
+    def _rouse(self, paths: Iterable[str], now: float = inf) -> None:
+        """Rouse the leaders of some manifests that have something to do at a time."""
+        self._is_rousing = True
+        try:
+            for path in paths:
+                for each in self._sleepers.get(path, ()):
+                    if each._due_at <= now:
+                        each._rouse()
+        finally:
+            self._is_rousing = False

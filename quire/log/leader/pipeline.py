@@ -118,6 +118,8 @@ class Pipeline:
         self._defect: Exception | None = None
         self._mends = 0
         self._late_until = 0.0
+        self._looking = 0
+        """Callers that wait for the place of a duplicate's original."""
         self._nudge: asyncio.Future[None] | None = None
         self._idle: list[asyncio.Future[None]] = []
 
@@ -231,7 +233,11 @@ class Pipeline:
         if original is not None:
             original.join(future, count, repeats=True)
             return future
-        first = await self._locate(known.offset)
+        self._looking += 1
+        try:
+            first = await self._locate(known.offset)
+        finally:
+            self._looking -= 1
         answer(future, count, repeated(places_from(first, known.offset, records)))
         return future
 
@@ -248,7 +254,7 @@ class Pipeline:
     @property
     def may_rest(self) -> bool:
         """Whether every record is decided and answered, and no caller waits."""
-        waits = self._idle or self._stamped or self._room.is_in_use
+        waits = self._idle or self._stamped or self._looking or self._room.is_in_use
         return self.is_idle and not waits and self._broken is None and self._defect is None
 
     async def drained(self) -> None:

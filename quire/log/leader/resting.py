@@ -18,7 +18,7 @@ another leader. That may be some seconds late, and does no harm: a leader at res
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from random import Random
@@ -33,6 +33,7 @@ from quire.log.leader.pipeline import Pipeline
 from quire.log.leader.roller import Roller
 from quire.log.leader.segments import Chain, LiveSegment
 from quire.log.maintenance.cursors import LogCursors
+from quire.log.maintenance.page_sweep import SWEEP_SECONDS
 from quire.log.manifest.clocks import Clocks
 from quire.log.manifest.live_options import LiveOptions
 from quire.log.manifest.manifest import LogManifest
@@ -43,6 +44,9 @@ from quire.log.records.position import Position
 from quire.log.records.producers import Producers
 from quire.log.segment_store.port import RestingSink, SegmentStore
 from quire.tracing.spans import Spans
+
+NO_PRODUCERS: Final = Producers()
+"""Of all handles at rest whose logs remember none."""
 
 PARTS: Final = ("_live", "_chain", "_pipeline", "_roller", "_tasks", "_looks")
 
@@ -57,11 +61,21 @@ class RestingLog:
     sink: RestingSink
     begun: float
     """Loop time at which the segment began."""
-    options: LogOptions
-    settings: Mapping[str, str]
-    """The stored options in them."""
+    live: LiveOptions
     due_at: float
     """Loop time from which on the leader has something to do."""
+    seen: int | None
+    """The version of the manifest that it obeyed last."""
+
+    @property
+    def next_offset(self) -> int:
+        """See `Pipeline.next_offset`."""
+        return self.current.next_offset
+
+    @property
+    def now(self) -> LogOptions:
+        """See `LiveOptions.now`."""
+        return self.live.now
 
 
 class Desk(NamedTuple):
@@ -98,8 +112,7 @@ class RestingParts:
         spans: Spans,
     ) -> None:
         self._desk, self._record, self._given = desk, record, options
-        self._producers: Producers | None = producers
-        """None at rest, if it remembers nothing."""
+        self._producers = producers
         self._spans = spans
         self._home = Home()
         self._life = Life()
@@ -121,16 +134,15 @@ class RestingParts:
     def _make(
         self,
         manifest: LogManifest,
-        settings: Mapping[str, str],
+        live: LiveOptions,
         current: LiveSegment,
         begun: float,
+        seen: int | None,
     ) -> None:
         """Make the parts. The tasks are not started."""
-        live = LiveOptions(self._record.name, self._given)
-        live.follow(settings)
         desk, producers = self._desk, self._producers or Producers()
         self._producers = producers
-        chain = Chain(self._record, desk.segments, live, desk.clocks, manifest, current)
+        chain = Chain(self._record, desk.segments, live, desk.clocks, manifest, current, seen)
         pipeline = Pipeline(
             *(chain, live, self._life),
             rng=desk.rng,
@@ -171,8 +183,9 @@ class RestingParts:
 
     def _rest_if_unused(self, offset: int) -> None:
         """Look at the manifest from now on if the handle stays awake: the patrol does not."""
-        is_used = self._life.refusal is not None or self._pipeline.next_offset != offset
-        if is_used or not self._rest():
+        if self._life.refusal is not None:
+            return  # it is closing
+        if self._pipeline.next_offset != offset or not self._rest():
             self._start_to_look()
             self._look_for_rest()
 
@@ -194,15 +207,15 @@ class RestingParts:
             current,
             sink,
             self._roller.begun,
-            self._live.now,
-            self._live.settings,
+            self._live,
             wakes_at,
+            chain.seen,
         )
         self._roller.rest()
         self._live.call_nobody()
         self._tasks.cancel()
         self._record.forget()
-        self._producers = self._producers or None
+        self._producers = self._producers or NO_PRODUCERS
         for name in PARTS:
             delattr(self, name)
         # Without retention nothing waits for a roll: the patrol is punctual enough.
@@ -219,6 +232,7 @@ class RestingParts:
             due.append(self._roller.due_at)
         if self._kept_at is None:
             return None
+        due.append(self._kept_at + SWEEP_SECONDS)
         if self._has_retention:
             due.append(self._kept_at + self._live.now.retention_interval)
         return min(due) if min(due) > now + self._given.rest_seconds else None
@@ -226,15 +240,18 @@ class RestingParts:
     @property
     def _has_retention(self) -> bool:
         """Whether records go some day. A resting leader counts the time of its log then, too."""
-        options = self._live.now if self._resting is None else self._resting.options
+        options: LogOptions = self._at_hand("_live").now
         return options.retention_seconds is not None or options.retention_bytes is not None
 
     def _wake(self) -> None:
         """Make the parts again, and start tasks, unless the handle ended."""
-        resting, self._resting = self._resting, None
+        resting = self._resting
         assert resting is not None, "it rests"
-        resting.current.writer = resting.sink.wake()
-        self._make(resting.manifest, resting.settings, resting.current, resting.begun)
+        self._cancel_timer()
+        current = resting.current
+        current.writer = resting.sink.wake()
+        self._make(resting.manifest, resting.live, current, resting.begun, resting.seen)
+        self._resting = None  # last: another thread finds a part or this, at any time
         if self._life.has_ended:
             self._chain.abandon()
         else:
@@ -242,22 +259,37 @@ class RestingParts:
 
     def _rouse(self) -> None:
         """Look at the manifest, from now on. The patrol calls this."""
+        if self._life.refusal is not None:
+            return
         if self._resting is not None:
             self._wake()
-        if not self._life.has_ended:
-            self._start_to_look()
+        self._start_to_look()
 
     @property
     def _seen(self) -> int | None:
-        return self._record.seen
+        seen: int | None = self._at_hand("_chain").seen
+        return seen
 
     @property
     def _due_at(self) -> float:
         return inf if self._resting is None else self._resting.due_at
 
+    def _at_hand(self, part: str) -> Any:
+        """Return a part, or what a handle at rest has of it: nothing is woken, in no thread."""
+        while True:
+            resting = self._resting
+            if resting is not None:
+                return resting
+            found = self.__dict__.get(part)
+            if found is not None:
+                return found
+
     def _stay(self) -> None:
         """Do not rest, nor wake by itself."""
         self._desk.patrol.forget(self._record.path, self)
+        self._cancel_timer()
+
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -145,8 +145,11 @@ class Chain:
         clocks: Clocks,
         manifest: LogManifest,
         current: LiveSegment,
+        seen: int | None,
     ) -> None:
-        """Begin with a segment at the end of a manifest of this leader."""
+        """Begin with a segment at the end of a manifest of this leader, which was at the version
+        `seen`; None if that is not known.
+        """
         self.name = record.name
         self.log_id = manifest.log_id
         self.epoch = manifest.epoch
@@ -155,6 +158,9 @@ class Chain:
         self.previous: LiveSegment | None = None
         self.successor: LiveSegment | None = None
         self.manifest = manifest
+        self.seen = seen
+        """The version of the last manifest that this leader obeyed."""
+        self._has_doomed = _dooms(manifest)
         self._record = record
         self._segments = segments
         self._clocks = clocks
@@ -169,9 +175,7 @@ class Chain:
         """Whether there is one segment, decided, and no edit under way or to be expected."""
         others = self.previous or self.successor or self._spare
         is_still = not (self._lock.locked() or self._editing.locked())
-        manifest = self.manifest
-        doomed = manifest.doomed or manifest.doomed_files or manifest.doomed_pages
-        return is_still and not others and not doomed and self.current.is_decided
+        return is_still and not others and not self._has_doomed and self.current.is_decided
 
     def now_ms(self) -> int:
         """Wall-clock milliseconds (Unix)."""
@@ -216,12 +220,14 @@ class Chain:
         if manifest.epoch != self.epoch:
             raise DeposedError(self.name, self.epoch, f"epoch {manifest.epoch} has begun")
         self._options.follow(manifest.settings)
+        self._has_doomed = _dooms(manifest)
         return manifest
 
-    async def confirm_mine(self, manifest: LogManifest | None) -> None:
+    async def confirm_mine(self, manifest: LogManifest | None, version: int | None) -> None:
         """Raise `DeposedError` when another leader has the log, after deleting the spare."""
         try:
             self.check_mine(manifest)
+            self.seen = version
         except DeposedError:
             await self._discard_spare(manifest)
             raise
@@ -256,6 +262,9 @@ class Chain:
             except DeposedError:
                 await self._discard_spare(seen[0])
                 raise
+            self._has_doomed = _dooms(self.manifest)
+            if self._record.written is not None:
+                self.seen = max(self.seen or 0, self._record.written)
             return self.manifest
 
     @property
@@ -438,6 +447,11 @@ class Chain:
                 segment.writer.abandon()
         if self._spare is not None:
             self._spare.abandon()
+
+
+def _dooms(manifest: LogManifest) -> bool:
+    """Return whether something that left the log is still to be deleted."""
+    return bool(manifest.doomed or manifest.doomed_files or manifest.doomed_pages)
 
 
 def _seal(manifest: LogManifest, ends: dict[LedgerId, SegmentEnd]) -> LogManifest:

@@ -18,11 +18,12 @@ _log = logging.getLogger(__name__)
 class LiveOptions:
     """Options of the leader of one log; `now` is what holds at the moment."""
 
+    __slots__ = ("_given", "_listeners", "_name", "_settings", "now")
+
     def __init__(self, name: str, given: LogOptions) -> None:
         self._name = name
         self._given = given
-        self.settings: Mapping[str, str] = {}
-        """The stored options that were followed last."""
+        self._settings: Mapping[str, str] = {}
         self._listeners: list[Callable[[], None]] = []
         self.now = given
 
@@ -31,7 +32,9 @@ class LiveOptions:
         self._listeners.append(listener)
 
     def call_nobody(self) -> None:
-        """Stop all calls: the leader is gone, and one of its calls may still see a manifest."""
+        """Stop all calls: the leader is gone, or rests, and one of its calls may still see a
+        manifest.
+        """
         self._listeners = []
 
     def follow(self, settings: Mapping[str, str]) -> None:
@@ -40,9 +43,9 @@ class LiveOptions:
         Settings that make no sense to this leader (written by a newer quire, or impossible together
         with its own options) change nothing: a log that is being written goes on.
         """
-        if settings == self.settings:
+        if settings == self._settings:
             return
-        self.settings = settings
+        self._settings = settings
         try:
             self.now = self._given.with_stored(settings)
         except ConfigurationError as error:

@@ -92,8 +92,8 @@ class ManifestRecord:
         self._all: PagesAtHand | None = None
         self._last: tuple[bytes, LogManifest] | None = None
         """The record that was read or written last, and its manifest: most are read again."""
-        self.seen: int | None = None
-        """The version of the record that was read or written last; None for no record."""
+        self.written: int | None = None
+        """The version of the record that was written here last; None before."""
 
     def forget(self) -> None:
         """Keep no copy of the record: it will not be read again soon."""
@@ -121,9 +121,7 @@ class ManifestRecord:
         try:
             found = await self.store.get(self.path)
         except NoSuchNodeError:
-            self.seen = None
             return None, None
-        self.seen = found.version
         manifest = self._decode(found.value)
         if not manifest.is_paged and len(found.value) >= capacity.WARNING_BYTES:
             will_page = await self._level.allows(levels.PAGES_LEVEL)
@@ -296,7 +294,7 @@ class ManifestRecord:
             changes += [Create(self.path, value), *along]
         else:
             changes.append(Put(self.path, value, version))
-        self.seen = await self._make(changes)
+        self.written = await self._make(changes)
         after = self._shown(after)
         self._last = value, after
         return after

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
 
 from quire.errors import DeposedError, HandleClosedError, QuireError
 from quire.log.leader.log import Log
-from quire.log.leader.patrol import ROUND_SECONDS
+from quire.log.leader.patrol import ROUND_SECONDS, Patrol
 from quire.log.manifest.options import LogOptions
 from quire.log.records.producers import ProducerSequence
 from tests.support.log_cluster import (
@@ -433,5 +436,200 @@ def test_many_logs_are_asked_for_together() -> None:
             await asyncio.sleep(ROUND_SECONDS * 4)
             assert set(calls) == {"changed"}
             assert len(calls) <= 4
+
+    run(main)
+
+
+# The first tries of an adversary.
+
+
+def test_the_patrol_goes_on_when_its_last_leader_goes_and_another_comes() -> None:
+    """Both in one turn: the task of the one before must not count for the next one."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            patrol = Patrol(cluster.store)
+            one, two = Asleep(), Asleep()
+            for _ in range(3):
+                patrol.watch("/one", one)
+                await asyncio.sleep(0)
+                patrol.forget("/one", one)
+                patrol.watch("/two", two)
+                await asyncio.sleep(ROUND_SECONDS + 1)
+                assert two.roused
+                patrol.forget("/two", two)
+                two.roused = 0
+
+    run(main)
+
+
+class Asleep:
+    """Port `Sleeper`: it saw a record that was never there."""
+
+    _seen = 7
+    _due_at = inf
+
+    def __init__(self) -> None:
+        self.roused = 0
+
+    def _rouse(self) -> None:
+        self.roused += 1
+
+
+def test_a_defect_of_one_leader_does_not_end_the_patrol() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            patrol = Patrol(cluster.store)
+            defect, other = Asleep(), Asleep()
+            defect._rouse = lambda: 1 / 0  # type: ignore[assignment, method-assign]
+            patrol.watch("/a", defect)
+            patrol.watch("/b", other)
+            await asyncio.sleep(ROUND_SECONDS + 1)
+            patrol.forget("/a", defect)
+            await asyncio.sleep(2 * ROUND_SECONDS)
+            assert other.roused
+            patrol.forget("/b", other)
+
+    run(main)
+
+
+def test_producers_are_asked_for_at_rest() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            await rest(log)
+            assert log.last_sequence("till") is None
+            await log.append(b"0", producer_sequence=ProducerSequence("till", 3))
+            await rest(log)
+            assert log.last_sequence("till") == 3
+            assert rests(log)
+
+    run(main)
+
+
+def test_a_repeated_append_that_meets_the_next_leader_ends_the_handle() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            stamp = ProducerSequence("till", 1)
+            await log.append(b"0", producer_sequence=stamp)
+            await rest(log)
+            await open_log(cluster.new_client())
+            with pytest.raises(DeposedError):
+                await log.append(b"0", producer_sequence=stamp)
+            assert log.is_deposed
+
+    run(main)
+
+
+def test_a_call_that_looks_for_an_original_keeps_the_log_awake() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client(), rest_seconds=0.2)
+            stamp = ProducerSequence("till", 1)
+            await log.append(b"0", producer_sequence=stamp)
+            await asyncio.sleep(2)
+            assert rests(log)
+            for bookie in cluster.bookies.values():
+                bookie.before = hung("read")
+            call = asyncio.create_task(log.append(b"0", producer_sequence=stamp))
+            for _ in range(8):
+                await asyncio.sleep(0.1)
+                assert not rests(log)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+
+    run(main)
+
+
+def test_a_log_has_one_timer_and_none_at_its_end() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(
+                cluster.new_client(), retention_seconds=1e4, retention_interval=300.0
+            )
+            timers: list[asyncio.TimerHandle] = []
+            for _ in range(3):
+                await rest(log)
+                assert log._timer is not None
+                timers.append(log._timer)
+                await log.append(b"x")
+                assert timers[-1].cancelled()
+            await rest(log)
+            log.abandon()
+            assert log._timer is None
+            log._rouse()
+            assert rests(log)
+
+    run(main)
+
+
+def test_options_that_make_no_sense_change_nothing_over_a_rest(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await open_log(client)
+            await client.logs.set_options(NAME, {"roll_entries": "7"})
+            await asyncio.sleep(1)
+            change = {"roll_entries": "9", "of_newer_quire": "1"}
+            await log._chain.edit(lambda manifest: replace(manifest, settings=change))
+            assert log.options.roll_entries == 7
+            for _ in range(3):
+                await rest(log)
+                await log.append(b"x")
+                assert log._live.now.roll_entries == 7
+
+    run(main)
+    assert caplog.text.count("continues with the options it had") == 1
+
+
+def test_ledgers_that_another_client_could_not_delete_are_deleted() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, other = cluster.new_client(), cluster.new_client()
+            log = await open_log(client, retention_interval=30.0)
+            await log.append(b"0")
+            await log.roll()
+            position = (await log.append(b"1")).position
+            other.store.before = refuse("delete", "commit")
+            with suppress(QuireError):
+                await other.logs.trim(NAME, position)
+            assert (await client.manifest()).doomed
+            await asyncio.sleep(90)
+            assert not (await client.manifest()).doomed
+            assert rests(log)
+
+    run(main)
+
+
+def test_an_abandoned_log_is_closed_without_waking() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            await rest(log)
+            log.abandon()
+            await log.close()
+            assert rests(log)
+
+    run(main)
+
+
+def test_a_log_that_is_closing_starts_nothing_new() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            log = await open_log(client, rest_seconds=1.0)
+            await log.append(b"0")
+            await asyncio.sleep(5)
+            assert rests(log)
+            client.store.before = refuse()
+            closing = asyncio.create_task(log.close())
+            await asyncio.sleep(5)
+            names = {each.get_name() for each in asyncio.all_tasks()}
+            assert not any(name.endswith(("watcher", "keeper")) for name in names)
+            client.store.before = refuse("nothing")
+            await closing
 
     run(main)

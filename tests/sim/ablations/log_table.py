@@ -10,9 +10,10 @@ from tests.sim.ablations import (
     logs,
     mixes,
     offloads,
+    resting,
     writing,
 )
-from tests.sim.ablations.patch import Ablation
+from tests.sim.ablations.patch import WITHOUT_END, Ablation
 
 LOG: Final = (
     Ablation("a take-over recovers two ledgers", "log", logs.fence_only_the_last_ledger),
@@ -104,6 +105,27 @@ LOG: Final = (
         "attempts lie apart until they are named", "log", offloads.write_attempts_among_the_files
     ),
     Ablation("a reader looks among the attempts", "log", offloads.look_for_files_in_one_place),
+    Ablation(
+        "a log rests with nothing under way",
+        "log",
+        resting.rest_with_entries_under_way,
+        shows=WITHOUT_END,  # no part is left to answer its callers
+    ),
+    Ablation("a log at rest keeps its producers", "log", resting.forget_producers_at_rest),
+    Ablation(
+        "a ledger rests when all bookies have it",
+        "log",
+        resting.rest_before_all_have_it,
+        "redundant: an ack quorum has its entries, and that is what is promised; "
+        "tests/ledger/test_resting.py has it",
+    ),
+    Ablation(
+        "the patrol looks after logs at rest",
+        "log",
+        resting.look_after_no_sleeper,
+        "redundant: the next call meets the fence of another leader, and rolls and options wait; "
+        "tests/log/leader/test_resting.py has it",
+    ),
     Ablation("a log takes its files with it", "deletion", offloads.leave_the_files),
     Ablation("a log goes ledgers first", "deletion", deletions.delete_the_record_first),
     Ablation("a log is fenced before it goes", "deletion", deletions.delete_without_an_end),
