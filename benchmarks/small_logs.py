@@ -4,10 +4,10 @@
 
 Three bookies of this machine and SQLite. Each number of logs has a cluster and a process of its
 own. All logs are opened, a record is appended to each, and they rest. Then records are appended to
-logs drawn at random, one at a time, and all of them rest again. A figure of memory is the growth of
-the process after the first hundred logs, which have what all share, and divided by the others. The
-processor time of an append is that of the client, with the waking and the next rest; the time that
-the process takes at rest is subtracted. Rounds take turns over the numbers of logs.
+logs drawn at random, one at a time, each log once before all rest again. A figure of memory is the
+growth of the process after the first hundred logs, divided by the others. The processor time of an
+append is that of the client, with the waking and the next rest; the time that the process takes at
+rest is subtracted. Rounds take turns over the numbers of logs.
 """
 
 from __future__ import annotations
@@ -110,13 +110,14 @@ async def measure(given: argparse.Namespace, count: int) -> Figures:
                 work = time.process_time()
                 await asyncio.sleep(given.idle)
                 idle = (time.process_time() - work) / given.idle
-                delays = []
+                delays: list[float] = []
                 begun, work = time.perf_counter(), time.process_time()
-                for log in rng.choices(logs, k=given.appends):
-                    at = time.perf_counter()
-                    await log.append(RECORD)
-                    delays.append(time.perf_counter() - at)
-                await asyncio.sleep(rest)
+                while len(delays) < given.appends:
+                    for log in rng.sample(logs, min(count, given.appends - len(delays))):
+                        at = time.perf_counter()
+                        await log.append(RECORD)
+                        delays.append(time.perf_counter() - at)
+                    await asyncio.sleep(rest)
                 passed = time.perf_counter() - begun
                 work = time.process_time() - work - idle * passed
                 for log in logs:

@@ -28,7 +28,7 @@ class Tasks:
         self._tasks: dict[asyncio.Future[None], None] = {}
 
     def __len__(self) -> int:
-        """Tasks that have not ended, or whose end is not noted yet."""
+        """Tasks that have not ended, as far as is noted."""
         return len(self._tasks)
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:

@@ -1,4 +1,4 @@
-"""A ledger at rest: what its one owner keeps of a writer that has nothing to do.
+"""A ledger at rest: its one owner keeps this of a writer that has nothing to do.
 
     LedgerWriter._rest ──→ RestingLedger ──→ LedgerCatalog.wake ──→ another LedgerWriter
 

@@ -164,8 +164,8 @@ def test_an_ensemble_is_changed_after_a_rest_as_before() -> None:
 
 
 def test_a_bookie_that_failed_is_remembered() -> None:
-    """With full quorum a ledger is closed on all copies: one that was skipped is not taken for
-    complete.
+    """With full quorum a ledger is closed on all copies: a bookie that skipped an entry counts as
+    incomplete.
     """
 
     async def main() -> None:

@@ -54,8 +54,6 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (obedient, "CHANGE_SECONDS", (0.0, 0.1, 1.0)),
     (wish_watch, "LOOK_SECONDS", (0.5, wish_watch.LOOK_SECONDS)),
     (heart, "BEAT_SECONDS", (1.0, heart.BEAT_SECONDS)),
-    (patrol, "ROUND_SECONDS", (0.5, patrol.ROUND_SECONDS)),
-    (patrol, "AT_ONCE_MAX", (1, patrol.AT_ONCE_MAX)),
     (page_tree, "PAGE_ROWS", (2, 2, 3, page_tree.PAGE_ROWS)),
     (record, "TOGETHER_BYTES_MAX", (0, 1000, record.TOGETHER_BYTES_MAX)),
     (page_sweep, "SWEEP_SECONDS", (0.2, 2.0, page_sweep.SWEEP_SECONDS)),
@@ -72,6 +70,8 @@ KNOBS: Final[tuple[tuple[Any, str, tuple[int | float, ...]], ...]] = (
     (news_link, "LEFT_ALONE_SECONDS", (0.1, news_link.LEFT_ALONE_SECONDS)),
     (subscriptions, "NEWS_BYTES_MAX", (1, 200, NEWS_BYTES_MAX)),
     (pushed, "PUSHED_BYTES_MAX", (1, 500, pushed.PUSHED_BYTES_MAX)),
+    (patrol, "ROUND_SECONDS", (0.5, patrol.ROUND_SECONDS)),
+    (patrol, "AT_ONCE_MAX", (1, patrol.AT_ONCE_MAX)),
 )
 """Module, name, and the values to draw from."""
 

@@ -63,7 +63,7 @@ HelperWork: TypeAlias = Callable[[ClientMachine, LogDirectory], Coroutine[Any, A
 
 
 class RestingSegments(LedgerSegments):
-    """Ledgers as ever. It counts those that rest."""
+    """Ledgers as ever, with a count of their rests."""
 
     def __init__(self, catalog: LedgerCatalog, note: Callable[[str], None]) -> None:
         super().__init__(catalog)
@@ -98,7 +98,7 @@ class LogWorkload:
             producers_max=world.rng("producers").choice([1, 2, 1000]),
             open_timeout=20.0,
             retention_interval=5.0,
-            rest_seconds=world.rng("rest").choice([0.02, 0.3, 3.0, None]),
+            rest_seconds=world.rng("rest").choice([0.002, 0.01, 0.1, 1.0, None]),
         )
         self._directories: Counter[str] = Counter()
         self.count = rng.choice([10, 30, 60])

@@ -178,7 +178,6 @@ UNREACHED: Final = {
 """Module or beginning of names in quire: the tests, below this repository's."""
 
 NOTHING_TO_RUN: Final = {
-    "ledger/run_link.py",
     "ledger/subscription.py",
     "metastore/fence.py",
     "metastore/store.py",

@@ -1,4 +1,4 @@
-"""One watch for all leaders at rest: their manifests are compared with what they saw last.
+"""One watch for all leaders at rest: their manifests are compared with the versions that they saw.
 
 A watch of each manifest costs a task, and ten thousand of them cost a store more than the logs do.
 So one task goes round: it asks the store which of some manifests have other versions. It wakes
@@ -41,7 +41,7 @@ class Sleeper(Protocol):
 
     @property
     def _due_at(self) -> float:
-        """Loop time from which on it has something to do; infinity for never."""
+        """Loop time of its next duty; infinity for none."""
         ...
 
     def _rouse(self) -> None:
@@ -50,7 +50,7 @@ class Sleeper(Protocol):
 
 
 class Patrol:
-    """Wakes the resting leaders of one directory whose manifests changed."""
+    """Wakes resting leaders of one directory when their manifests change."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -58,7 +58,7 @@ class Patrol:
         self._tasks = Tasks(self._report)
         self._going: asyncio.Task[None] | None = None
         self._is_rousing = False
-        """Whether its task rouses leaders: then it sees by itself that none is left."""
+        """Whether its task rouses leaders: then it notices that all are gone."""
 
     def watch(self, path: str, sleeper: Sleeper) -> None:
         """Rouse a leader when the record at a path is no longer at the version that it saw.

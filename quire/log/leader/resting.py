@@ -1,4 +1,4 @@
-"""A leader's handle that rests: it keeps what its parts are made of, and not the parts.
+"""A leader's handle that rests: it keeps the values for its parts, not the parts.
 
     parts ──rest_seconds without a record──→ at rest ──a call, or its time──→ parts
 
@@ -46,24 +46,24 @@ from quire.log.segment_store.port import RestingSink, SegmentStore
 from quire.tracing.spans import Spans
 
 NO_PRODUCERS: Final = Producers()
-"""Of all handles at rest whose logs remember none."""
+"""Of all handles at rest without producers."""
 
 PARTS: Final = ("_live", "_chain", "_pipeline", "_roller", "_tasks", "_looks")
 
 
 @dataclass(frozen=True, slots=True)
 class RestingLog:
-    """What the parts of a leader are made of again."""
+    """The values for the parts of a leader."""
 
     manifest: LogManifest
     current: LiveSegment
     """Without its writer."""
     sink: RestingSink
     begun: float
-    """Loop time at which the segment began."""
+    """Loop time when the segment began."""
     live: LiveOptions
     due_at: float
-    """Loop time from which on the leader has something to do."""
+    """Loop time of the leader's next duty."""
     seen: int | None
     """The version of the manifest that it obeyed last."""
 
@@ -79,7 +79,7 @@ class RestingLog:
 
 
 class Desk(NamedTuple):
-    """What the leaders of one directory share."""
+    """The objects that all leaders of one directory use."""
 
     segments: SegmentStore
     rng: Random
@@ -225,7 +225,7 @@ class RestingParts:
         return True
 
     def _wakes_at(self, now: float) -> float | None:
-        """Return the loop time at which the handle has something to do; None if that is soon."""
+        """Return the loop time of the handle's next duty; None if that is soon."""
         assert self._given.rest_seconds is not None, "it looks for rest"
         due = [inf]
         if self._roller.due_at is not None:
@@ -275,7 +275,7 @@ class RestingParts:
         return inf if self._resting is None else self._resting.due_at
 
     def _at_hand(self, part: str) -> Any:
-        """Return a part, or what a handle at rest has of it: nothing is woken, in no thread."""
+        """Return a part, or the value that stands for it at rest. It wakes nothing."""
         while True:
             resting = self._resting
             if resting is not None:

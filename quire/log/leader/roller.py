@@ -50,7 +50,7 @@ class Roller:
         begun: float,
         spans: Spans = NO_SPANS,
     ) -> None:
-        """`begun` is the loop time at which the current segment began, for its age."""
+        """`begun` is the loop time when the current segment began, for its age."""
         self._chain = chain
         self._rng = rng
         self._options = options

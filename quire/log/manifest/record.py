@@ -300,7 +300,7 @@ class ManifestRecord:
         return after
 
     async def _make(self, changes: Sequence[Change]) -> int:
-        """Make changes of which one writes the record; return its version."""
+        """Make changes. One of them writes the record: return its version."""
         if len(changes) > 1:
             return (await self.store.commit(changes))[self.path]
         (change,) = changes

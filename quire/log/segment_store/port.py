@@ -299,7 +299,7 @@ class SegmentStore(Protocol):
         ...
 
     def rest(self, sink: SegmentSink) -> RestingSink | None:
-        """End a sink that has nothing to do, and return what wakes another one in its place.
+        """End a sink that has nothing to do, and return the value that wakes the next one.
 
         None while there is something to do, and always from a store whose sinks cost little. The
         sink goes on then. Nothing is said to the store: the segment stays open.

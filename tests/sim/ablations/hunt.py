@@ -17,7 +17,7 @@ FAILURES_SHOWN: Final = 3
 
 
 def is_blunt(checker: str) -> bool:
-    """Return whether what spoke is no invariant: a run that did not end, or an error's class."""
+    """Return whether no invariant spoke: a run did not end, or an error has no checker."""
     return checker in WITHOUT_END or (checker[0].isupper() and checker.isidentifier())
 
 

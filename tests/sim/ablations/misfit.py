@@ -13,8 +13,8 @@ MISFITS: Final = (AttributeError, ImportError, NameError, TypeError)
 def watched(value: Any, misfits: list[Exception]) -> Any:
     """Return a patch that notes its misfits before it raises them.
 
-    A task of production code may swallow them, and what follows looks like a noticed safeguard: a
-    run that does not end. What is no plain function stays as it is.
+    A task of production code may swallow them. Then the run does not end, which looks like a
+    noticed safeguard. Only functions are watched.
     """
     if inspect.iscoroutinefunction(value):
         return _watched_coroutine(value, misfits)

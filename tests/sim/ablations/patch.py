@@ -18,7 +18,7 @@ Patch = tuple[Any, str, Any]
 
 
 WITHOUT_END: Final = (ENDS, "SimDeadlock", "SimLivelock")
-"""What is said of a run that does not end: it waits, or it is busy without a result."""
+"""Names for a run that does not end: it waits, or it is busy without a result."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Safeguards of logs at rest: when a handle may rest, and what it takes along."""
+"""Safeguards of logs at rest: when a handle may rest, and its memory."""
 
 from __future__ import annotations
 

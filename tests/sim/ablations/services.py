@@ -16,7 +16,7 @@ from tests.sim.ablations.patch import Patch
 
 
 def apply_before_it_is_in_the_log() -> list[Patch]:
-    """The place of a command that is never confirmed is given back; what it did stays."""
+    """The place of a command that is never confirmed is given back, and its effect stays."""
 
     async def apply_confirmed(self: Any) -> None:
         replica = self._apply.func.__self__
