@@ -6,8 +6,8 @@ A writer is dozens of objects: a sender for each bookie, queues, a window, a wat
 An owner of many ledgers that are seldom written keeps their resting ones instead, some hundred
 bytes each. No bookie and no store is asked on the way, and nothing is said to them.
 
-Why it is safe: a writer rests only when every entry is on every bookie of its ensemble, all in
-order, and no change of the record is under way. So the next writer begins where a new writer of a
+Why it is safe: a writer rests only when all of its bookies are up and have acknowledged everything
+that they were sent, and no change of the record is under way. So the next writer begins where a new writer of a
 fragment that starts at LAC + 1 begins. A take-over in the meantime is found as ever: its bookies
 are fenced, and its record has another version (docs/protocol.md, "Fencing").
 
@@ -18,9 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quire.entry import BookieId, EntryId, LedgerId, Sealer
+from quire.entry import BookieId, EntryId, Sealer
 from quire.ledger.ledger_record import LedgerRecord
-from quire.ledger.metadata import LedgerMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +34,3 @@ class RestingLedger:
     """Payload bytes up to it."""
     suspects: dict[BookieId, float]
     """Bookies that failed its writers, and the loop time until they may be spares again."""
-
-    @property
-    def ledger(self) -> LedgerId:
-        """The ledger's id."""
-        return self.record.ledger
-
-    @property
-    def metadata(self) -> LedgerMetadata:
-        """The ledger's record as it was last confirmed."""
-        return self.record.metadata
