@@ -7,9 +7,9 @@ An owner of many ledgers that are seldom written keeps their resting ones instea
 bytes each. No bookie and no store is asked on the way, and nothing is said to them.
 
 Why it is safe: a writer rests only when all of its bookies are up and have acknowledged everything
-that they were sent, and no change of the record is under way. So the next writer begins where a new writer of a
-fragment that starts at LAC + 1 begins. A take-over in the meantime is found as ever: its bookies
-are fenced, and its record has another version (docs/protocol.md, "Fencing").
+that they were sent, and no change of the record is under way. So the next writer begins where a new
+writer of a fragment that starts at LAC + 1 begins. A take-over in the meantime is found as ever:
+its bookies are fenced, and its record has another version (docs/protocol.md, "Fencing").
 
 The owner wakes a resting ledger once: a ledger has one writer.
 """
