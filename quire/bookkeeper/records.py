@@ -66,6 +66,10 @@ class ApacheRecords:
         """See `LedgerRecords.name`."""
         return self._layout.path(ledger)
 
+    def path(self, ledger: LedgerId) -> None:
+        """See `LedgerRecords.path`: Apache's records have versions of their own."""
+        return
+
     async def create(
         self, metadata: LedgerMetadata, along: Sequence[Change] = (), *, password: bytes = b""
     ) -> VersionedMetadata:

@@ -56,12 +56,15 @@ class LedgerRecord:
         "_records",
         "_version",
         "metadata",
+        "seen",
     )
 
     def __init__(self, records: LedgerRecords, metadata: LedgerMetadata, version: int) -> None:
         self.metadata = metadata
         """The value last confirmed to be the record's."""
-        self._version = version
+        self._version = self.seen = version
+        """`seen` is the last version that was read or written. The record was the same, or moved on
+        by a change that another layer made together with `unchanged`."""
         self._records = records
         self._attempt: Fragment | None = None
         self._doubt: StoreOutcomeUnknownError | None = None
@@ -77,6 +80,11 @@ class LedgerRecord:
     def is_settled(self) -> bool:
         """Whether no change of the record is under way or in doubt."""
         return self._attempt is None and self._doubt is None and not self._is_asking
+
+    @property
+    def path(self) -> str | None:
+        """See `LedgerRecords.path`."""
+        return self._records.path(self.ledger)
 
     def unchanged(self) -> Sequence[Change]:
         """Return the changes that can be made only while the record is as it was last seen.
@@ -142,11 +150,12 @@ class LedgerRecord:
         Follows the record by a watch and waits for a store that cannot be reached, forever if
         necessary. A writer that closes the ledger itself cancels this first.
         """
-        version = self._version
+        version = self.seen
         while True:
             try:
                 change = partial(self._next_change, version)
                 found, version = await retry(change, on=RetryError, backoff=BACKOFF)
+                self.seen = version
             except QuireError as error:
                 return error
             if found.is_closed:
@@ -181,6 +190,7 @@ class LedgerRecord:
             current = wanted
             break
         self.metadata, self._version, self._doubt = current, version, None
+        self.seen = max(self.seen, version)
 
     async def _put(self, wanted: LedgerMetadata, version: int) -> int:
         async def put() -> int:

@@ -92,6 +92,12 @@ class LedgerRecords(Protocol):
         """Return what errors call a ledger's record: a path, where there is one."""
         ...
 
+    def path(self, ledger: LedgerId) -> str | None:
+        """Return the path of a ledger's record in the metadata store of logs; None if it is not
+        there.
+        """
+        ...
+
     async def create(
         self, metadata: LedgerMetadata, along: Sequence[Change] = (), *, password: bytes = b""
     ) -> VersionedMetadata:

@@ -70,6 +70,10 @@ class StoredRecords:
         """See `LedgerRecords.name`."""
         return ledger_path(ledger)
 
+    def path(self, ledger: LedgerId) -> str | None:
+        """See `LedgerRecords.path`."""
+        return ledger_path(ledger)
+
     async def create(
         self, metadata: LedgerMetadata, along: Sequence[Change] = (), *, password: bytes = b""
     ) -> VersionedMetadata:

@@ -87,7 +87,7 @@ class LedgerWriter(Handle):
         With `deferred_sync` appends are answered before they are durable: see `force`. `observer`
         is told of confirmed entries and of changes of the ensemble, `meter` of appends as well.
         `later` waits `lac_idle` seconds: writers of one client share it. After a rest the record
-        is not watched: the owner, which has many ledgers, watches what names them.
+        is watched when the owner says so.
         """
         self._loop = asyncio.get_running_loop()
         self._home = Home()
@@ -123,9 +123,9 @@ class LedgerWriter(Handle):
         self._failure: Exception | None = None
         self._closing = Closing(metadata.ledger, self._tasks)
         self._over = asyncio.Event()
-        self._is_watched = at is None
-        if self._is_watched:
-            self._tasks.start(self._watch(), f"watch of ledger {metadata.ledger}")
+        self._is_watched = False
+        if at is None:
+            self._watch_record()
 
     def __repr__(self) -> str:
         state = "ended" if self.has_ended else "open"
@@ -338,8 +338,13 @@ class LedgerWriter(Handle):
             self._failure = error
             self._halt(str(error))
 
+    def _watch_record(self) -> None:
+        """Learn of a take-over although nothing is appended, from now on. Harmless again."""
+        if not self._is_watched and not self._over.is_set():
+            self._is_watched = True
+            self._tasks.start(self._watch(), f"watch of ledger {self.ledger}")
+
     async def _watch(self) -> None:
-        """Learn of a take-over although nothing is appended."""
         self._ended(await self._record.taken_over())
 
     # Appending.

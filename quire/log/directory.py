@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextvars import copy_context
 from functools import partial
 from random import Random
 
@@ -63,8 +64,7 @@ class LogDirectory:
         rng: source of identities and of jitter.
         clock: Unix time in seconds, for the timestamps of records and segments.
         steady: a clock that only goes forward; by default this object makes its own.
-        attachments: returns the data that other layers keep beside a log of a given name; deleting
-            the log deletes them too.
+        attachments: returns the data that other layers keep beside a log; it is deleted with it.
 
     Guarantees:
         Reading, describing and watching never fence a leader and never change a log. `open`,
@@ -89,8 +89,8 @@ class LogDirectory:
         self._segments: SegmentStore = segments or LedgerSegments(catalog)
         self._meter, self._process, self._rng, self._clock = meter, process, rng, clock
         self._level, self._clocks = level or Level(store), Clocks(clock, steady or own_clock(rng))
-        shared = self._segments, rng, self._clocks, self.cursors, self._opener, Patrol(store)
-        self._desk = Desk(*shared)
+        shared = self._segments, rng, self._clocks, self.cursors, self._opener
+        self._desk = Desk(*shared, Patrol(store), copy_context())
 
     def _new_id(self) -> str:
         return f"{self._rng.getrandbits(128):032x}"
@@ -154,8 +154,8 @@ class LogDirectory:
             raise
         log = kind_of_log(spans)(
             *(self._desk, record, options),
-            tenure=tenure,
             producers=producers,
+            tenure=tenure,
             floor=floor,
             spans=spans,
         )

@@ -110,6 +110,7 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
         if not self._looks:
             self._looks = True
             self._desk.patrol.forget(self._record.path, self)
+            self._chain.current.writer.watch()
             self._run("watcher", self._watch())
             self._run("keeper", self._keep())
 
@@ -186,6 +187,7 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
 
         Cancellation: gives up waiting only.
         """
+        self._rouse()
         await self._over.wait()
 
     @property
@@ -389,10 +391,10 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
             if self._resting is None:
                 await self._tasks.stop()
             return
-        self._life.move(Event.CLOSE, error)
-        self._pipeline.close(error)
-        finish = partial(self._chain.finish, seal_log=seal_log)
         try:
+            self._life.move(Event.CLOSE, error)
+            self._pipeline.close(error)
+            finish = partial(self._chain.finish, seal_log=seal_log)
             await self._pipeline.drained()
             await self._tasks.stop()
             manifest = await retry(finish, self._desk.rng, timeout=self.options.open_timeout)
@@ -403,7 +405,8 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
             raise
         finally:
             self.abandon()
-            await self._tasks.stop()
+            if self._resting is None:
+                await self._tasks.stop()
 
     def abandon(self) -> None:
         """Drop everything as a crash would: nothing is closed, outcomes stay unknown."""

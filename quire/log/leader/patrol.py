@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from math import inf
 from typing import Final, Protocol
@@ -34,9 +34,8 @@ PAUSE_SECONDS: Final = 0.1
 class Sleeper(Protocol):
     """A leader that does not look at its manifest: it rests, or was woken a moment ago."""
 
-    @property
-    def _seen(self) -> int | None:
-        """The version of the manifest that it saw last."""
+    def _views(self) -> Mapping[str, int | None]:
+        """Return the records of its log and ledger, with the versions that it saw."""
         ...
 
     @property
@@ -55,13 +54,13 @@ class Patrol:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._sleepers: dict[str, tuple[Sleeper, ...]] = {}
-        self._tasks = Tasks(self._report)
+        self._tasks = Tasks()
         self._going: asyncio.Task[None] | None = None
         self._is_rousing = False
         """Whether its task rouses leaders: then it notices that all are gone."""
 
     def watch(self, path: str, sleeper: Sleeper) -> None:
-        """Rouse a leader when the record at a path is no longer at the version that it saw.
+        """Rouse a leader, of the manifest at a path, when one of its records has another version.
 
         Harmless again.
         """
@@ -93,27 +92,23 @@ class Patrol:
                 await asyncio.sleep(PAUSE_SECONDS)
         self._going = None
 
-    def _report(self, error: Exception) -> None:
-        """Log a defect, and begin again: no leader may rest unseen."""
-        _log.error("the patrol of resting logs meets a defect", exc_info=error)
-        self._going = self._tasks.start(self._go_round(), "patrol of resting logs")
-
     async def _changed(self, paths: tuple[str, ...]) -> list[str]:
         """Return the manifests that changed. A store that is away has no news."""
-        views = {
-            path: {each._seen for each in self._sleepers[path]}
-            for path in paths
-            if path in self._sleepers
-        }
-        # Two leaders of one log saw different versions: one of them was deposed by the other.
-        changed = [path for path, seen in views.items() if len(seen) > 1]
+        views: dict[str, int | None] = {}
+        owners: dict[str, list[str]] = {}
+        changed: dict[str, None] = {}
+        for path in paths:
+            for sleeper in self._sleepers.get(path, ()):
+                for record, version in sleeper._views().items():
+                    if views.setdefault(record, version) != version:
+                        changed[path] = None  # one of its leaders was deposed by the other
+                    owners.setdefault(record, []).append(path)
         try:
-            changed += await self._store.changed(
-                {path: next(iter(seen)) for path, seen in views.items() if len(seen) == 1}
-            )
+            for record in await self._store.changed(views):
+                changed.update(dict.fromkeys(owners[record]))
         except QuireError:
             return []
-        return changed
+        return list(changed)
 
     def _rouse(self, paths: Iterable[str], now: float = inf) -> None:
         """Rouse the leaders of some manifests that have something to do at a time."""
@@ -122,6 +117,13 @@ class Patrol:
             for path in paths:
                 for each in self._sleepers.get(path, ()):
                     if each._due_at <= now:
-                        each._rouse()
+                        self._rouse_one(each)
         finally:
             self._is_rousing = False
+
+    def _rouse_one(self, sleeper: Sleeper) -> None:
+        """Rouse a leader. A defect of one leader must not keep the others asleep."""
+        try:
+            sleeper._rouse()
+        except Exception as error:
+            _log.error("the patrol of resting logs meets a defect", exc_info=error)

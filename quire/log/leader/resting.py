@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass
 from math import inf
 from random import Random
@@ -45,6 +46,9 @@ from quire.log.records.producers import Producers
 from quire.log.segment_store.port import RestingSink, SegmentStore
 from quire.tracing.spans import Spans
 
+LOOKS_MAX: Final = 1000
+"""Looks of another thread at a handle that rests and wakes meanwhile: one or two are enough."""
+
 NO_PRODUCERS: Final = Producers()
 """Of all handles at rest without producers."""
 
@@ -59,6 +63,8 @@ class RestingLog:
     current: LiveSegment
     """Without its writer."""
     sink: RestingSink
+    warns_at: float
+    """See `Roller.warns_at`."""
     begun: float
     """Loop time when the segment began."""
     live: LiveOptions
@@ -89,6 +95,8 @@ class Desk(NamedTuple):
     opener: Callable[[str, bytes], OpenSegment]
     """Gives what opens segments of a log, by its name and password."""
     patrol: Patrol
+    context: Context
+    """The variables of whatever no call of a user waits for: a log at rest keeps no request."""
 
 
 class RestingParts:
@@ -179,7 +187,8 @@ class RestingParts:
         seconds = self._given.rest_seconds
         if seconds is not None:
             loop, offset = asyncio.get_running_loop(), self._pipeline.next_offset
-            self._timer = loop.call_later(seconds, self._rest_if_unused, offset)
+            context = self._desk.context
+            self._timer = loop.call_later(seconds, self._rest_if_unused, offset, context=context)
 
     def _rest_if_unused(self, offset: int) -> None:
         """Look at the manifest from now on if the handle stays awake: the patrol does not."""
@@ -206,6 +215,7 @@ class RestingParts:
             chain.manifest,
             current,
             sink,
+            self._roller.warns_at,
             self._roller.begun,
             self._live,
             wakes_at,
@@ -220,7 +230,8 @@ class RestingParts:
             delattr(self, name)
         # Without retention nothing waits for a roll: the patrol is punctual enough.
         is_punctual = self._has_retention and wakes_at < inf
-        self._timer = loop.call_at(wakes_at, self._rouse) if is_punctual else None
+        context = self._desk.context
+        self._timer = loop.call_at(wakes_at, self._rouse, context=context) if is_punctual else None
         self._desk.patrol.watch(self._record.path, self)
         return True
 
@@ -245,12 +256,16 @@ class RestingParts:
 
     def _wake(self) -> None:
         """Make the parts again, and start tasks, unless the handle ended."""
+        self._desk.context.copy().run(self._wake_in_context)
+
+    def _wake_in_context(self) -> None:
         resting = self._resting
         assert resting is not None, "it rests"
         self._cancel_timer()
         current = resting.current
         current.writer = resting.sink.wake()
         self._make(resting.manifest, resting.live, current, resting.begun, resting.seen)
+        self._roller.warns_at = resting.warns_at
         self._resting = None  # last: another thread finds a part or this, at any time
         if self._life.has_ended:
             self._chain.abandon()
@@ -265,10 +280,14 @@ class RestingParts:
             self._wake()
         self._start_to_look()
 
-    @property
-    def _seen(self) -> int | None:
-        seen: int | None = self._at_hand("_chain").seen
-        return seen
+    def _views(self) -> dict[str, int | None]:
+        at_hand: RestingLog | Chain = self._at_hand("_chain")
+        views: dict[str, int | None] = {self._record.path: at_hand.seen}
+        sink = at_hand.sink if isinstance(at_hand, RestingLog) else at_hand.current.writer
+        view = sink.view()
+        if view is not None:
+            views[view.path] = view.version
+        return views
 
     @property
     def _due_at(self) -> float:
@@ -276,13 +295,14 @@ class RestingParts:
 
     def _at_hand(self, part: str) -> Any:
         """Return a part, or the value that stands for it at rest. It wakes nothing."""
-        while True:
+        for _ in range(LOOKS_MAX):
             resting = self._resting
             if resting is not None:
                 return resting
             found = self.__dict__.get(part)
             if found is not None:
                 return found
+        raise AttributeError(f"a log that is not whole has no {part!r}")
 
     def _stay(self) -> None:
         """Do not rest, nor wake by itself."""

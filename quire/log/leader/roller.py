@@ -62,7 +62,8 @@ class Roller:
         self._rolls: list[tuple[int, asyncio.Future[None]]] = []
         self.begun = begun
         self._age: asyncio.TimerHandle | None = None
-        self._warns_at = 0.0
+        self.warns_at = 0.0
+        """Loop time before which no warning is logged again."""
 
     @property
     def may_rest(self) -> bool:
@@ -194,8 +195,8 @@ class Roller:
     def _warn(self, text: str | None) -> None:
         """Log a warning, at most once per `WARNING_SECONDS`."""
         now = asyncio.get_running_loop().time()
-        if text is not None and now >= self._warns_at:
-            self._warns_at = now + WARNING_SECONDS
+        if text is not None and now >= self.warns_at:
+            self.warns_at = now + WARNING_SECONDS
             _log.warning("%s", text)
 
     def _refuse(self, error: LogFullError) -> None:

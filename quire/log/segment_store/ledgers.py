@@ -12,6 +12,7 @@ from quire.aio.handle import Handle
 from quire.entry import Entry, EntryId, LedgerId
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.end_watch import EndWatch
+from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.ledger.reader import LedgerReader
@@ -20,6 +21,7 @@ from quire.ledger.resting import RestingLedger
 from quire.ledger.writer import LedgerWriter
 from quire.log.segment_store.port import (
     Along,
+    SeenRecord,
     SegmentCapability,
     SegmentFacts,
     SegmentOptions,
@@ -45,6 +47,12 @@ def facts_of(metadata: LedgerMetadata) -> SegmentFacts:
         metadata.last_entry,
         metadata.length,
     )
+
+
+def view_of(record: LedgerRecord) -> SeenRecord | None:
+    """Return the view of a ledger's record, None if it is in another store."""
+    path = record.path
+    return None if path is None else SeenRecord(path, record.seen)
 
 
 class LedgerSink:
@@ -80,6 +88,14 @@ class LedgerSink:
         """See `SegmentSink.abandon`."""
         self.writer.abandon()
 
+    def view(self) -> SeenRecord | None:
+        """See `SegmentSink.view`."""
+        return view_of(self.writer._record)
+
+    def watch(self) -> None:
+        """See `SegmentSink.watch`."""
+        self.writer._watch_record()
+
     def guard(self) -> Sequence[Change]:
         """See `SegmentSink.guard`."""
         return self.writer._unchanged()
@@ -90,6 +106,12 @@ class RestingSegment(NamedTuple):
 
     catalog: LedgerCatalog
     place: RestingLedger
+
+    def view(self) -> SeenRecord:
+        """See `SegmentSink.view`."""
+        view = view_of(self.place.record)
+        assert view is not None, "it rests"
+        return view
 
     def wake(self) -> LedgerSink:
         """See `RestingSink.wake`."""
@@ -199,7 +221,7 @@ class LedgerSegments:
     def rest(self, sink: SegmentSink) -> RestingSegment | None:
         """See `SegmentStore.rest`."""
         assert isinstance(sink, LedgerSink), "a sink of another store"
-        place = sink.writer._rest()
+        place = None if sink.view() is None else sink.writer._rest()
         return None if place is None else RestingSegment(self._catalog, place)
 
     async def open(self, ledger: LedgerId, *, password: bytes = b"") -> LedgerSource:

@@ -31,7 +31,7 @@ import enum
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeAlias
+from typing import Final, NamedTuple, Protocol, Self, TypeAlias
 
 from quire.entry import DigestKind, Entry, EntryId, LedgerId
 from quire.ledger.domains import Placement
@@ -93,6 +93,13 @@ class SegmentFacts:
         return self.last_entry is not None
 
 
+class SeenRecord(NamedTuple):
+    """A record of the metadata store as it was seen last."""
+
+    path: str
+    version: int
+
+
 class SegmentSink(Protocol):
     """The only writer of a new segment."""
 
@@ -139,6 +146,20 @@ class SegmentSink(Protocol):
         """Stop at once, as a crash would: the segment stays open until another client seals it."""
         ...
 
+    def view(self) -> SeenRecord | None:
+        """Return the record of the segment and the version that was seen last.
+
+        None where the metadata store of logs does not have it.
+        """
+        ...
+
+    def watch(self) -> None:
+        """Learn from now on, without an entry, that another client sealed or deleted the segment.
+
+        A new sink does so from the start, a woken one from this call on. Harmless again.
+        """
+        ...
+
     def guard(self) -> Sequence[Change]:
         """Return the changes that can be made only while no other client sealed or deleted the
         segment. Raises `UnsupportedError` without `TRANSACTIONS`.
@@ -148,6 +169,10 @@ class SegmentSink(Protocol):
 
 class RestingSink(Protocol):
     """An open segment without a sink (`SegmentStore.rest`)."""
+
+    def view(self) -> SeenRecord:
+        """See `SegmentSink.view`."""
+        ...
 
     def wake(self) -> SegmentSink:
         """Return the next sink of the segment, which goes on where the one before ended.
@@ -301,8 +326,8 @@ class SegmentStore(Protocol):
     def rest(self, sink: SegmentSink) -> RestingSink | None:
         """End a sink that has nothing to do, and return the value that wakes the next one.
 
-        None while there is something to do, and always from a store whose sinks cost little. The
-        sink goes on then. Nothing is said to the store: the segment stays open.
+        None while there is something to do, and always from a store whose sinks cost little or have
+        no view. The sink goes on then. Nothing is said to the store: the segment stays open.
         """
         ...
 

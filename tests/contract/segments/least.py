@@ -105,6 +105,12 @@ class ShelfSink:
     async def append(self, payload: bytes) -> EntryId:
         return await (await self.submit(payload))
 
+    def view(self) -> None:
+        return None
+
+    def watch(self) -> None:
+        return
+
     async def close(self) -> None:
         if self._is_closed:
             return

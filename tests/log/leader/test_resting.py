@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -466,11 +467,13 @@ def test_the_patrol_goes_on_when_its_last_leader_goes_and_another_comes() -> Non
 class Asleep:
     """Port `Sleeper`: it saw a record that was never there."""
 
-    _seen = 7
     _due_at = inf
 
     def __init__(self) -> None:
         self.roused = 0
+
+    def _views(self) -> dict[str, int | None]:
+        return {f"/{id(self)}": 7}
 
     def _rouse(self) -> None:
         self.roused += 1
@@ -631,5 +634,128 @@ def test_a_log_that_is_closing_starts_nothing_new() -> None:
             assert not any(name.endswith(("watcher", "keeper")) for name in names)
             client.store.before = refuse("nothing")
             await closing
+
+    run(main)
+
+
+# A second adversary.
+
+
+async def delete_the_ledger(cluster: LogCluster) -> None:
+    (ledger,) = await cluster.ledgers()
+    await cluster.catalog.delete(ledger)
+
+
+def test_a_ledger_that_is_deleted_during_a_rest_ends_the_log() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            await log.append(b"0")
+            await rest(log)
+            await delete_the_ledger(cluster)
+            await asyncio.sleep(ROUND_SECONDS + 1)
+            with pytest.raises(DeposedError, match="deleted its ledger"):
+                await log.append(b"1")
+
+    run(main)
+
+
+async def write_on(log: Log) -> None:
+    for _ in range(int(4 * ROUND_SECONDS)):
+        await log.append(b"1")
+        await asyncio.sleep(0.5)
+
+
+@pytest.mark.parametrize("in_use", [0.5, 25.0])
+def test_a_ledger_that_is_deleted_after_a_rest_ends_the_log(in_use: float) -> None:
+    """Also when the log stays in use: its ledger is watched again."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            await log.append(b"0")
+            await rest(log)
+            for _ in range(int(in_use / 0.5)):
+                await log.append(b"x")
+                await asyncio.sleep(0.5)
+            await delete_the_ledger(cluster)
+            with pytest.raises(DeposedError, match="deleted its ledger"):
+                await write_on(log)
+
+    run(main)
+
+
+def test_a_log_whose_ledger_was_guarded_rests_all_night() -> None:
+    """The creation of the log moved the version of the ledger's record: that is no news."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            await log.append(b"0")
+            await rest(log)
+            for _ in range(8):
+                await asyncio.sleep(ROUND_SECONDS / 2)
+                assert rests(log)
+
+    run(main)
+
+
+def test_a_caller_that_begins_to_wait_for_the_end_wakes_the_log() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client())
+            await rest(log)
+            waiting = asyncio.create_task(log.wait_deposed())
+            await asyncio.sleep(0)
+            assert not rests(log)
+            await open_log(cluster.new_client())
+            await asyncio.wait_for(waiting, 0.5)
+
+    run(main)
+
+
+def test_a_log_at_rest_keeps_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timers and tasks of a log that rested have the variables of its client, not of a call."""
+    request: ContextVar[str] = ContextVar("request")
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(
+                cluster.new_client(), retention_seconds=1e4, retention_interval=300.0
+            )
+            await rest(log)
+            request.set("of another call")
+            given: list[Any] = []
+            loop, call_at = asyncio.get_running_loop(), asyncio.get_running_loop().call_at
+
+            def note(when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+                if isinstance(getattr(callback, "__self__", None), Log):
+                    given.append(context)
+                return call_at(when, callback, *args, context=context)
+
+            monkeypatch.setattr(loop, "call_at", note)
+            await log.append(b"0")
+            await rest(log)
+            assert len(given) >= 2
+            assert not any(each is None or request in each for each in given)
+            monkeypatch.undo()
+
+    run(main)
+
+
+def test_a_log_that_was_never_whole_can_be_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            made: list[Log] = []
+
+            def fail(self: Log, *_: Any) -> None:
+                made.append(self)
+                raise ValueError("by order of the test")
+
+            monkeypatch.setattr(Log, "_make", fail)
+            with pytest.raises(ValueError, match="by order"):
+                await open_log(cluster.new_client())
+            with pytest.raises(AttributeError):
+                repr(made[0])
 
     run(main)
