@@ -1,12 +1,15 @@
 """quire beside its peers, in one run.
 
-    python -m benchmarks.peers [--rounds 3] [--seconds 3] [--peers quire,BookKeeper,Kafka]
+    python -m benchmarks.peers [--rounds 3] [--seconds 3] [--peers quire,Kafka,Redis]
         [--only 'ledger: 1 KiB'] [--json FILE] [--plot FILE] [--against FILE]
 
 All servers run all the time, and take turns: in a round each workload is run by each peer that has
 its kind, in another order each round, once all servers have settled. Java's clients and servers are
 warmed up first. With `--against` the exit code is 1 if a ratio fell below 0.8 of its value in an
 earlier record.
+
+PostgreSQL, Redis, etcd or NATS is left out, with a line that says why, when it cannot be installed
+or started.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -33,8 +36,9 @@ from benchmarks.peers import report
 from benchmarks.peers.bookkeeper import BookKeeper
 from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.machine import memory, settle, spent
+from benchmarks.peers.others import OTHERS, left_out, make_others
 from benchmarks.peers.own import Gateway, Ledgers, Logs
-from benchmarks.peers.peer import Peer, Took
+from benchmarks.peers.peer import Peer, PeerError, Took, UnavailableError
 from benchmarks.peers.workloads import WORKLOADS, Workload
 from quire.cli.settings import run
 from quire.errors import QuireError
@@ -42,6 +46,7 @@ from tests.interop.jars import JarsMissingError
 from tests.interop.servers import JavaError
 
 WARM_UP_SECONDS: Final = 10.0
+KNOWN: Final = ("quire", "BookKeeper", "Kafka", *OTHERS)
 
 
 def warm_up(peer: Peer) -> Workload:
@@ -50,7 +55,7 @@ def warm_up(peer: Peer) -> Workload:
 
 
 def peers_of(words: Sequence[str], place: Path) -> list[Peer]:
-    """Return the peers of some families of names."""
+    """Return the peers of some families of names; prints a line for each that is left out."""
     made: list[Peer] = []
     if "quire" in words:
         made += [Ledgers(place / "ledgers"), Logs(place / "logs"), Gateway(place / "gateway")]
@@ -58,7 +63,10 @@ def peers_of(words: Sequence[str], place: Path) -> list[Peer]:
         made += [BookKeeper(place / f"bk-{each}", each) for each in ("default", "tuned")]
     if "Kafka" in words:
         made += [Kafka(place / f"kafka-{each}", each) for each in ("default", "synced")]
-    return made
+    others, lines = make_others(words, place)
+    for line in lines:
+        print(line, file=sys.stderr)
+    return [*made, *others]
 
 
 async def measure(peer: Peer, workload: Workload, number: int, seconds: float) -> report.Run:
@@ -84,6 +92,17 @@ async def measure(peer: Peer, workload: Workload, number: int, seconds: float) -
     )
 
 
+async def _takes_part(peer: Peer, step: Awaitable[object], progress: Progress) -> bool:
+    """Start or warm up a peer. Returns whether that went well; else it ends with a line."""
+    try:
+        await step
+    except (UnavailableError, PeerError) as error:
+        progress.console.print(left_out(peer.name, error), markup=False, soft_wrap=True)
+        await peer.stop()
+        return False
+    return True
+
+
 async def compare(
     peers: Sequence[Peer],
     workloads: Sequence[Workload],
@@ -100,26 +119,30 @@ async def compare(
         steps = sum(w.kind in p.kinds for w in workloads for p in peers) * given.rounds
         task = progress.add_task("starting", total=steps + 2 * len(peers))
         async with AsyncExitStack() as stack:
+            started, ready = [], []
             for peer in peers:
                 progress.update(task, description=f"starting {peer.name}", advance=1)
                 stack.push_async_callback(peer.stop)
-                await peer.start()
+                if await _takes_part(peer, peer.start(), progress):
+                    started.append(peer)
             gc.freeze()
             gc.set_threshold(10_000, 20, 20)
-            for peer in peers:
+            limit = min(WARM_UP_SECONDS, 3 * given.seconds)
+            for peer in started:
                 progress.update(task, description=f"warming up {peer.name}", advance=1)
-                await peer.run(warm_up(peer), min(WARM_UP_SECONDS, 3 * given.seconds))
+                if await _takes_part(peer, peer.run(warm_up(peer), limit), progress):
+                    ready.append(peer)
             for number in range(given.rounds):
                 for workload in workloads:
-                    turns = [peer for peer in peers if workload.kind in peer.kinds]
+                    turns = [peer for peer in ready if workload.kind in peer.kinds]
                     random.shuffle(turns)
                     for peer in turns:
                         what = f"round {number + 1}: {peer.name}, {workload.name}"
                         progress.update(task, description=what, advance=1)
                         try:
-                            await settle([pid for each in peers for pid in each.servers()])
+                            await settle([pid for each in ready for pid in each.servers()])
                             runs.append(await measure(peer, workload, number, given.seconds))
-                        except (JavaError, QuireError) as error:
+                        except (JavaError, QuireError, PeerError) as error:
                             progress.console.print(f"{what}: {error}")
 
 
@@ -138,18 +161,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0, help="of a workload")
-    parser.add_argument("--peers", default="quire,BookKeeper,Kafka", help="names, with commas")
+    parser.add_argument("--peers", default=",".join(KNOWN), help="names, with commas")
     parser.add_argument("--only", default="", help="workloads with names that begin so")
     parser.add_argument("--json", type=Path, help="write all runs to a file")
     parser.add_argument("--plot", type=Path, help="write a plot of the ratios, as SVG")
     parser.add_argument("--against", type=Path, help="an earlier --json; names what fell")
     given = parser.parse_args()
     words = given.peers.split(",")
-    unknown = set(words) - {"quire", "BookKeeper", "Kafka"}
+    unknown = set(words) - {*KNOWN}
     workloads = [each for each in WORKLOADS if each.name.startswith(given.only)]
     if unknown or not workloads:
         parser.error(
-            f"unknown peers: {', '.join(sorted(unknown))}; known are quire, BookKeeper and Kafka"
+            f"unknown peers: {', '.join(sorted(unknown))}; known are "
+            f"{', '.join(KNOWN[:-1])} and {KNOWN[-1]}"
             if unknown
             else f"no workload begins with {given.only!r}: "
             + "; ".join(each.name for each in WORKLOADS)
@@ -162,6 +186,7 @@ def main() -> None:
         earlier = report.read_record(given.against) if given.against else None
         with tempfile.TemporaryDirectory(prefix="quire-peers-") as directory:
             kinds = {workload.kind for workload in workloads}
+            words = [each for each in words if each not in OTHERS or "log" in kinds]
             peers = [each for each in peers_of(words, Path(directory)) if kinds & {*each.kinds}]
             run(partial(compare, peers, workloads, given, runs))
         lines = tell(report.Results(runs), workloads, given, earlier)

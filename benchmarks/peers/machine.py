@@ -63,6 +63,19 @@ def _flushes() -> int:
     return counts
 
 
+def with_children(pids: Sequence[int]) -> list[int]:
+    """Return pids, each before the pids of its running children."""
+    found: dict[int, list[int]] = {pid: [] for pid in pids}
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(place.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if parent in found:
+            found[parent].append(int(place.parent.name))
+    return [each for pid in pids for each in (pid, *sorted(found[pid]))]
+
+
 async def settle(pids: Sequence[int], limit: float = SETTLE_SECONDS) -> bool:
     """Wait until no process has worked or written much for half a second.
 
@@ -94,6 +107,10 @@ def _is_idle(used: Spent) -> bool:
 
 
 def memory(pids: Sequence[int]) -> int:
-    """Return the resident bytes of processes, added up."""
-    pages = (int((Path("/proc") / str(pid) / "statm").read_text().split()[1]) for pid in pids)
-    return sum(pages) * os.sysconf("SC_PAGE_SIZE")
+    """Return the resident bytes of processes, added up; a page that some share counts once."""
+    return sum(map(_memory, pids))
+
+
+def _memory(pid: int) -> int:
+    lines = (Path("/proc") / str(pid) / "smaps_rollup").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))

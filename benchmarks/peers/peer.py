@@ -8,6 +8,14 @@ from typing import NamedTuple, Protocol
 from benchmarks.peers.workloads import Kind, Workload
 
 
+class UnavailableError(Exception):
+    """A peer cannot be installed or started; the text has the reason and the remedy."""
+
+
+class PeerError(Exception):
+    """A run of a peer failed; the next run may succeed."""
+
+
 class Took(NamedTuple):
     """One run of a workload, as the client saw it."""
 
@@ -32,13 +40,13 @@ class Peer(Protocol):
         """Kinds of the workloads that it runs."""
 
     async def start(self) -> None:
-        """Start servers and client."""
+        """Start servers and client. Raises `UnavailableError` of a peer that is left out then."""
 
     async def run(self, workload: Workload, seconds: float) -> Took:
-        """Run a workload; a reading reads entries of 1 KiB."""
+        """Run a workload; a reading reads entries of 1 KiB. Raises `PeerError`."""
 
     def servers(self) -> Sequence[int]:
-        """Return the pids of the servers that store entries."""
+        """Return the pids of the servers that store entries, with their children."""
 
     async def stop(self) -> None:
-        """End all processes that it started."""
+        """End all processes that it started. A second call does nothing."""

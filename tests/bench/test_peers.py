@@ -87,6 +87,13 @@ def test_the_plot_is_well_formed() -> None:
     assert texts == ["quire ÷ Peer <1>", ALONE.name, "2.00"]
 
 
+def test_a_long_bar_is_cut_and_says_so() -> None:
+    drawn = ET.fromstring(report.plot(results(20.0), WORKLOADS))
+    texts = [each.text for each in drawn.iter() if each.tag.endswith("text")]
+    assert texts[-1] == "50.00 …"
+    assert max(float(each.get("width", 0)) for each in drawn) <= report.WIDTH
+
+
 def test_processes_are_measured() -> None:
     before = spent([os.getpid()])
     sum(range(3_000_000))
@@ -112,7 +119,7 @@ def test_an_unknown_peer_is_refused() -> None:
     command = [sys.executable, "-m", "benchmarks.peers", "--peers", "quire,Oracle"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "unknown peers: Oracle; known are quire, BookKeeper and Kafka" in done.stderr
+    assert "unknown peers: Oracle; known are quire, BookKeeper, Kafka," in done.stderr
 
 
 @pytest.mark.parametrize(
