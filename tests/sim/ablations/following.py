@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from quire.bookie import Bookie
 from quire.entry import ENTRY_MAX, NO_ENTRY, Entry, EntryId, Sealer
 from quire.errors import QuireError
@@ -49,7 +51,7 @@ def keep_what_is_over() -> list[Patch]:
 
 
 def push_without_credit() -> list[Patch]:
-    async def funded(self: Place) -> None:
+    async def funded(self: Place, counts: Any) -> None:
         self.account.left = max(self.account.left, 1000)
 
     return [(Place, "funded", funded)]

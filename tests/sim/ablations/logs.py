@@ -197,7 +197,7 @@ def delete_before_the_manifest_says_so() -> list[Patch]:
     async def trim(self: Any, position: Any) -> None:
         for segment in self._chain.manifest.trim(position).doomed:
             with suppress(NoSuchLedgerError, QuireError):
-                await self._segments.delete(segment)
+                await self._desk.segments.delete(segment)
         await whole(self, position)
 
     return [(log.Log, "trim", trim)]
@@ -205,11 +205,13 @@ def delete_before_the_manifest_says_so() -> list[Patch]:
 
 def look_at_each_segment_as_it_is_then() -> list[Patch]:
     async def walk(manifest: Any, segments: Any, open_segment: Any) -> Any:
-        for segment in segments:
+        is_first = True
+        async for segment in segments:
             async with search._opened(open_segment, segment) as reader:
                 last = await reader.last_confirmed()
-                if last >= 0 or segment is segments[0]:
+                if last >= 0 or is_first:
                     yield reader, last
+            is_first = False
 
     return [
         (search, "_walk", walk),

@@ -67,10 +67,8 @@ def write_on_in_recovery() -> list[Patch]:
 def ack_with_one_less() -> list[Patch]:
     whole = window.AppendWindow.__init__
 
-    def init(
-        self: Any, replication: Replication, confirmed: EntryId = -1, rule: Any = None
-    ) -> None:
-        whole(self, replication, confirmed, rule)
+    def init(self: Any, replication: Replication, confirmed: EntryId = -1, *given: Any) -> None:
+        whole(self, replication, confirmed, *given)
         self._rank = min(self._rank + 1, replication.write_quorum - 1)
 
     return [(window.AppendWindow, "__init__", init)]
