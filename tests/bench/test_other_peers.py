@@ -8,7 +8,10 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -44,8 +47,21 @@ def test_a_standby_of_postgresql_has_its_name() -> None:
     assert "application_name=b" in primary
 
 
-def test_a_server_of_redis_flushes_always_and_replicas_know_the_master(tmp_path: Path) -> None:
-    redis = pytest.importorskip("benchmarks.peers.redis", exc_type=ImportError)
+def without_client(monkeypatch: pytest.MonkeyPatch, name: str, *parts: str) -> Any:
+    """Return the module of a peer with stand-ins for its client, which need not be installed."""
+    for each in (name, *(f"{name}.{part}" for part in parts)):
+        monkeypatch.setitem(sys.modules, each, MagicMock())
+    path = f"benchmarks.peers.{name}"
+    monkeypatch.delitem(sys.modules, path, raising=False)
+    found = import_module(path)
+    monkeypatch.delitem(sys.modules, path)
+    return found
+
+
+def test_a_server_of_redis_flushes_always_and_replicas_know_the_master(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis = without_client(monkeypatch, "redis", "asyncio", "exceptions")
     master = redis.configuration(tmp_path, [6001, 6002, 6003], 0).splitlines()
     assert {"appendonly yes", "appendfsync always", "port 6001"} <= {*master}
     assert not any(line.startswith("replicaof") for line in master)
@@ -61,8 +77,11 @@ def test_a_member_of_etcd_knows_all(tmp_path: Path) -> None:
     assert f"--initial-cluster={cluster}" in options
 
 
-def test_a_server_of_nats_has_routes_to_all(tmp_path: Path) -> None:
-    nats = pytest.importorskip("benchmarks.peers.nats", exc_type=ImportError)
+def test_a_server_of_nats_has_routes_to_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = ("aio", "aio.client", "errors", "js", "js.api")
+    nats = without_client(monkeypatch, "nats", *clients)
     found = json.loads(nats.configuration(tmp_path, [1, 2, 3], [4, 5, 6], 2))
     assert found["listen"] == "127.0.0.1:3"
     assert found["cluster"]["routes"] == [f"nats://127.0.0.1:{port}" for port in (4, 5, 6)]
