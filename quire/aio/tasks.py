@@ -27,7 +27,8 @@ class Tasks:
         self._on_failure = on_failure
         self._tasks: dict[asyncio.Future[None], None] = {}
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
         """Tasks that have not ended, as far as is noted."""
         return len(self._tasks)
 

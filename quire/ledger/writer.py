@@ -299,7 +299,7 @@ class LedgerWriter(Handle):
         Nothing is sent, as in `abandon`, but every entry is confirmed, on all of its bookies, and
         known to followers. Later calls fail as after `close`.
         """
-        others = len(self._tasks) - self._is_watched
+        others = self._tasks.count - self._is_watched
         is_open = not self._closing.is_begun and not self._over.is_set()
         if not is_open or others or not self._record.is_settled or not self._steps.may_rest:
             return None

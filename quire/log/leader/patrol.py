@@ -93,7 +93,10 @@ class Patrol:
         self._going = None
 
     async def _changed(self, paths: tuple[str, ...]) -> list[str]:
-        """Return the manifests that changed. A store that is away has no news."""
+        """Return the manifests that changed. A store that is away has no news.
+
+        Neither has a store with a defect: the next question must come all the same.
+        """
         views: dict[str, int | None] = {}
         owners: dict[str, list[str]] = {}
         changed: dict[str, None] = {}
@@ -107,6 +110,9 @@ class Patrol:
             for record in await self._store.changed(views):
                 changed.update(dict.fromkeys(owners[record]))
         except QuireError:
+            return []
+        except Exception as error:
+            self._meet(error)
             return []
         return list(changed)
 
@@ -126,4 +132,7 @@ class Patrol:
         try:
             sleeper._rouse()
         except Exception as error:
-            _log.error("the patrol of resting logs meets a defect", exc_info=error)
+            self._meet(error)
+
+    def _meet(self, error: Exception) -> None:
+        _log.error("the patrol of resting logs meets a defect", exc_info=error)

@@ -124,7 +124,7 @@ LOG: Final = (
         "log",
         resting.look_after_no_sleeper,
         "redundant: the next call meets the fence of another leader, and rolls and options wait; "
-        "tests/log/leader/test_resting.py has it",
+        "tests/log/leader/test_patrol.py has it",
     ),
     Ablation("a log takes its files with it", "deletion", offloads.leave_the_files),
     Ablation("a log goes ledgers first", "deletion", deletions.delete_the_record_first),
