@@ -8,22 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from quire.wire.varint import read_varint, varint
+
 PUT: Final = "/etcdserverpb.KV/Put"
 RANGE: Final = "/etcdserverpb.KV/Range"
 STATUS: Final = "/etcdserverpb.Maintenance/Status"
 
 VARINT: Final = 0
 DELIMITED: Final = 2
-
-
-def varint(number: int) -> bytes:
-    """Return a number of seven bits a byte, the least first."""
-    made = bytearray()
-    while number > 0x7F:
-        made.append(number & 0x7F | 0x80)
-        number >>= 7
-    made.append(number)
-    return bytes(made)
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -34,8 +26,8 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """
     place = 0
     while place < len(message):
-        tag, place = _read_varint(message, place)
-        value, place = _read_varint(message, place)
+        tag, place = read_varint(message, place)
+        value, place = read_varint(message, place)
         match tag & 7:
             case 0:
                 yield tag >> 3, value
@@ -44,17 +36,6 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
                 place += value
             case other:
                 raise ValueError(f"field {tag >> 3} has type {other}; expected 0 or 2")
-
-
-def _read_varint(message: bytes, place: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = message[place]
-        place += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, place
-        shift += 7
 
 
 def _delimited(number: int, value: bytes) -> bytes:
