@@ -212,7 +212,11 @@ def tell(
         given.json.write_text(report.record(results, about()))
     if given.plot:
         given.plot.write_text(report.plot(results, workloads))
-    return report.fallen(results, earlier) if earlier else []
+    if earlier is None:
+        return []
+    found = report.compare_with(results, earlier)
+    print(found)
+    return found.fallen
 
 
 def keep_part(results: report.Results, workloads: Sequence[Workload], record: Path | None) -> None:

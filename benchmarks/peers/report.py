@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from benchmarks.peers.others import is_other, place_of_other
 from benchmarks.peers.workloads import KINDS, Kind, Workload
@@ -172,19 +172,40 @@ def read_record(path: Path) -> Results:
     return Results([Run(**run) for run in json.loads(path.read_text())["runs"]])
 
 
-def fallen(results: Results, earlier: Results, share: float = 0.8) -> list[str]:
-    """Return a line for each ratio that is below a share of its earlier value."""
-    lines = []
+class Comparison(NamedTuple):
+    """Ratios beside those of an earlier record."""
+
+    fallen: list[str]
+    """A line for each ratio that fell."""
+    compared: int
+    missing: int
+    """Ratios that the earlier record does not have."""
+
+    def __str__(self) -> str:
+        new = f"; {self.missing} are not in the record" if self.missing else ""
+        return f"{self.compared} ratios compared with the record, {len(self.fallen)} fell{new}"
+
+
+def compare_with(results: Results, earlier: Results, share: float = 0.8) -> Comparison:
+    """Compare the medians of all ratios. A ratio fell when it is below a share of its earlier
+    value.
+    """
+    lines: list[str] = []
+    compared = missing = 0
     for kind in KINDS:
         for peer in results.peers(kind):
             for workload in dict.fromkeys(r.workload for r in results.runs if r.kind == kind):
                 then, now = earlier.ratios(peer, workload), results.ratios(peer, workload)
-                if peer == OWN or not then or not now:
+                if peer == OWN or not now:
                     continue
+                if not then:
+                    missing += 1
+                    continue
+                compared += 1
                 before, after = statistics.median(then), statistics.median(now)
                 if after < share * before:
                     lines.append(f"{workload}: {after:.2f} × {peer}, was {before:.2f} ×")
-    return lines
+    return Comparison(lines, compared, missing)
 
 
 def plot(results: Results, workloads: Iterable[Workload]) -> str:

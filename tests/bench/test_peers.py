@@ -75,10 +75,15 @@ def test_runs_before_an_early_end_are_kept_beside_the_record(
 
 
 def test_what_fell_is_named() -> None:
-    assert report.fallen(results(1000.0), results(500.0)) == [
-        f"{ALONE.name}: 1.00 × Peer <1>, was 2.00 ×"
-    ]
-    assert report.fallen(results(520.0), results(500.0)) == []
+    found = report.compare_with(results(1000.0), results(500.0))
+    assert found.fallen == [f"{ALONE.name}: 1.00 × Peer <1>, was 2.00 ×"]
+    assert str(found) == "1 ratios compared with the record, 1 fell"
+    assert report.compare_with(results(520.0), results(500.0)).fallen == []
+
+
+def test_a_ratio_that_the_record_lacks_is_told() -> None:
+    found = report.compare_with(results(520.0), report.Results([]))
+    assert str(found) == "0 ratios compared with the record, 0 fell; 1 are not in the record"
 
 
 def test_the_plot_is_well_formed() -> None:
