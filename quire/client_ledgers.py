@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 
-from quire.aio.home import Home, at_home
+from quire.aio.home import at_home, home_here
 from quire.bookie import BookieAddress, BookieInfo
 from quire.entry import BookieId, DigestKind, LedgerId
 from quire.leaving import OpenHandles, Stage
@@ -40,7 +40,7 @@ class LedgerClient:
         self._catalog = catalog
         self._options = options
         self._handles = handles
-        self._home = Home()
+        self._home = home_here()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._store.uri}>"

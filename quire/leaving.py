@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import partial
+from itertools import chain
 from types import TracebackType
 from typing import Any, Final, Protocol, TypeVar
 
@@ -104,7 +105,7 @@ class OpenHandles:
         self._deadline: float | None = None
         self._opened = 0
         self._prune_at = PRUNE_MIN
-        self._writers: dict[int, tuple[Stage, Leavable]] = {}
+        self._writers: dict[Stage, dict[int, Leavable]] = {}
         self._others: dict[Stage, weakref.WeakValueDictionary[int, Leavable]] = {
             Stage.READER: weakref.WeakValueDictionary(),
             Stage.ELECTION: weakref.WeakValueDictionary(),
@@ -118,14 +119,21 @@ class OpenHandles:
         if stage in self._others:
             self._others[stage][self._opened] = handle
             return handle
-        if len(self._writers) >= self._prune_at:
-            kept = self._writers.items()
-            self._writers = {
-                number: each for number, each in kept if not each[1].has_ended or each[1]._untold
-            }
-            self._prune_at = max(PRUNE_MIN, 2 * len(self._writers))
-        self._writers[self._opened] = stage, handle
+        count = sum(map(len, self._writers.values()))
+        if count >= self._prune_at:
+            count = self._prune()
+            self._prune_at = max(PRUNE_MIN, 2 * count)
+        self._writers.setdefault(stage, {})[self._opened] = handle
         return handle
+
+    def _prune(self) -> int:
+        """Forget writers that have nothing to say any more; return the number of the others."""
+        for stage, known in self._writers.items():
+            kept = known.items()
+            self._writers[stage] = {
+                number: each for number, each in kept if not each.has_ended or each._untold
+            }
+        return sum(map(len, self._writers.values()))
 
     async def leave(
         self,
@@ -233,7 +241,7 @@ class OpenHandles:
     def _open(self, stage: Stage) -> list[Leavable]:
         if stage in self._others:
             return [handle for _, handle in sorted(self._others[stage].items())]
-        return [handle for of, handle in self._writers.values() if of is stage]
+        return list(self._writers.get(stage, {}).values())
 
     def _forget(self) -> None:
         self._writers.clear()
@@ -243,7 +251,7 @@ class OpenHandles:
     def _begin(self) -> None:
         """Set the deadline, and tell the errors that no call has raised."""
         self._deadline = asyncio.get_running_loop().time() + self._timeout
-        for _, handle in self._writers.values():
+        for handle in chain.from_iterable(each.values() for each in self._writers.values()):
             if handle._untold:
                 _log.warning(
                     "connect is left: %s had failed, and no call was told: %s",

@@ -2,6 +2,8 @@
 
 A handle holds futures, locks and connections of its loop. In another loop they would wait without
 end, or fail in the middle with an error of asyncio that does not name the cause.
+
+All handles of one loop share their home: a process may hold a hundred thousand of them.
 """
 
 from __future__ import annotations
@@ -11,23 +13,24 @@ import functools
 import inspect
 from collections.abc import Callable
 from threading import get_ident as this_thread
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from quire.errors import WrongLoopError
 
 T = TypeVar("T")
 
-__all__ = ["Home", "at_home", "this_thread"]
+__all__ = ["Home", "at_home", "home_here", "this_thread"]
 
 
 class Home:
-    """The loop of one handle: the loop it is made in, or else the loop of its first check.
+    """The loop of handles: the loop they are made in, or else the loop of the first check.
 
     `made_anywhere`: the handle is made outside a coroutine, so that loop may differ: a
     notebook's, when `quire.sync` makes the handle.
     """
 
-    __slots__ = ("_loop", "runs", "thread")
+    __slots__ = ("__weakref__", "_loop", "runs", "thread")
 
     def __init__(self, *, made_anywhere: bool = False) -> None:
         self._loop = None if made_anywhere else _running()
@@ -51,6 +54,24 @@ class Home:
         if self._loop is not None and loop is not self._loop:
             raise WrongLoopError(repr(handle))
         self._loop, self.thread, self.runs = loop, this_thread(), loop.is_running
+
+
+_HOMES: Final[WeakValueDictionary[int, Home]] = WeakValueDictionary()
+"""By the identity of the loop, which lives as long as its home."""
+
+
+def home_here() -> Home:
+    """Return the home of handles that are made in the running loop.
+
+    Without a running loop it is a new one, which belongs to the loop of its first check.
+    """
+    loop = _running()
+    if loop is None:
+        return Home()
+    home = _HOMES.get(id(loop))
+    if home is None:
+        home = _HOMES[id(loop)] = Home()
+    return home
 
 
 def _never() -> bool:

@@ -85,7 +85,7 @@ class Ensemble:
         )
         self._told_lac = self._told_base = begin - 1
         """LAC and the backlog's base when `confirmed` was called the last time for an ack."""
-        self.suspects: dict[BookieId, float] = {} if at is None else at.suspects
+        self.suspects: dict[BookieId, float] = {} if at is None else dict(at.suspects)
         """Bookies that failed this writer, and the loop time until they may be spares again."""
         self._is_stopped = False
         self._moved = asyncio.Event()

@@ -20,7 +20,7 @@ from typing import Final
 
 from quire.aio.backoff import Backoff
 from quire.aio.handle import Handle
-from quire.aio.home import Home
+from quire.aio.home import home_here
 from quire.bookie import check_range
 from quire.entry import Entry, EntryId, LedgerId, Sealer
 from quire.errors import (
@@ -73,7 +73,7 @@ class LedgerReader(Handle):
         self._meter = meter
         self._tails = tails or SharedTails()
         self._fetcher = EntryFetcher(bookies, sealer, options, meter)
-        self._home = Home()
+        self._home = home_here()
         self._closed = asyncio.Event()
 
     def __repr__(self) -> str:

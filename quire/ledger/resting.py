@@ -16,10 +16,15 @@ The owner wakes a resting ledger once: a ledger has one writer.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from quire.entry import BookieId, EntryId, Sealer
 from quire.ledger.ledger_record import LedgerRecord
+
+NO_SUSPECTS: Final[Mapping[BookieId, float]] = {}
+"""Of all ledgers at rest without suspects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +37,5 @@ class RestingLedger:
     """The last entry, confirmed and told to followers; −1 for none."""
     length: int
     """Payload bytes up to it."""
-    suspects: dict[BookieId, float]
+    suspects: Mapping[BookieId, float]
     """Bookies that failed its writers, and the loop time until they may be spares again."""

@@ -25,7 +25,7 @@ from contextlib import suppress
 from functools import partial
 
 from quire.aio.handle import Handle
-from quire.aio.home import Home
+from quire.aio.home import home_here
 from quire.aio.later import Later
 from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
@@ -48,7 +48,7 @@ from quire.ledger.ledger_record import LedgerRecord
 from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.options import LedgerOptions
 from quire.ledger.replicate_fragments import FragmentReplication
-from quire.ledger.resting import RestingLedger
+from quire.ledger.resting import NO_SUSPECTS, RestingLedger
 from quire.ledger.roster import Bookies
 from quire.metastore.changes import Change
 from quire.metrics.meter import SILENT_METER, ClientMeter, WriterFigures
@@ -90,7 +90,7 @@ class LedgerWriter(Handle):
         is watched when the owner says so.
         """
         self._loop = asyncio.get_running_loop()
-        self._home = Home()
+        self._home = home_here()
         self._sealer = sealer
         self._options = options
         self._roster = roster
@@ -303,9 +303,8 @@ class LedgerWriter(Handle):
         is_open = not self._closing.is_begun and not self._over.is_set()
         if not is_open or others or not self._record.is_settled or not self._steps.may_rest:
             return None
-        place = RestingLedger(
-            self._record, self._sealer, self._window.lac, self.length, self._ensemble.suspects
-        )
+        suspects = self._ensemble.suspects or NO_SUSPECTS
+        place = RestingLedger(self._record, self._sealer, self._window.lac, self.length, suspects)
         self.abandon()
         return place
 

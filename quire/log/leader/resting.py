@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
 from math import inf
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from quire.aio.home import Home
+from quire.aio.home import home_here
 from quire.aio.once import Once
 from quire.aio.tasks import Tasks
 from quire.log.leader.life import Life
@@ -122,7 +123,7 @@ class RestingParts:
         self._desk, self._record, self._given = desk, record, options
         self._producers = producers
         self._spans = spans
-        self._home = Home()
+        self._home = home_here()
         self._life = Life()
         self._over = Once()
         self._resting: RestingLog | None = None
@@ -133,11 +134,11 @@ class RestingParts:
 
     def __getattr__(self, name: str) -> Any:
         """Wake a handle at rest for the part that a call needs."""
-        if name not in PARTS or self.__dict__.get("_resting") is None:
+        if name not in PARTS or getattr(self, "_resting", None) is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self._home.check(self)
         self._wake()
-        return self.__dict__[name]
+        return object.__getattribute__(self, name)
 
     def _make(
         self,
@@ -299,9 +300,8 @@ class RestingParts:
             resting = self._resting
             if resting is not None:
                 return resting
-            found = self.__dict__.get(part)
-            if found is not None:
-                return found
+            with suppress(AttributeError):
+                return object.__getattribute__(self, part)
         raise AttributeError(f"a log that is not whole has no {part!r}")
 
     def _stay(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-from quire.aio.home import Home, at_home
+from quire.aio.home import at_home, home_here
 from quire.log.maintenance.advancing import EVERY, SECONDS, advance_with
 from quire.log.maintenance.cursor_record import CursorRecord
 from quire.log.reading.reader import LogReader
@@ -36,7 +36,7 @@ class Cursor:
     def __init__(self, cursors: OfLog, state: CursorRecord) -> None:
         self._cursors = cursors
         self._state = state
-        self._home = Home()
+        self._home = home_here()
 
     def __repr__(self) -> str:
         return f"<Cursor {self.name!r} of log {self.log!r} at {self.position}>"

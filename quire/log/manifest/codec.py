@@ -21,7 +21,7 @@ from quire.log.manifest.holder import holder_of_row
 from quire.log.manifest.jobs import Forgotten, job_from_row
 from quire.log.manifest.page import Summary, follow_each_other, reference_from_row
 from quire.log.manifest.page_tree import NO_BORDER, Border, Levels, Place, places_of
-from quire.log.manifest.schema import FIELDS, check_types
+from quire.log.manifest.schema import FIELDS, NO_SETTINGS, check_types
 from quire.log.manifest.segment import segment_from_row
 from quire.log.records.position import Position
 from quire.metastore.record import Encoded, RecordFormat, encode_value
@@ -110,6 +110,7 @@ def decode_manifest(path: str, data: bytes) -> dict[str, Any]:
         _check_version(version, body)
         segments = body.pop("segments")
         body["rows"] = tuple(segment_from_row(row, body["tiers"]) for row in segments)
+        body["settings"] = body["settings"] or NO_SETTINGS
         body["trimmed_to"] = Position.parse(body["trimmed_to"])
         body["doomed"] = tuple(body["doomed"])
         body["jobs"] = tuple(map(job_from_row, body.get("jobs", ())))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from quire.errors import ConfigurationError
 from quire.log.manifest.options import LogOptions
+from quire.log.manifest.schema import NO_SETTINGS
 
 _log = logging.getLogger(__name__)
 
@@ -23,19 +24,19 @@ class LiveOptions:
     def __init__(self, name: str, given: LogOptions) -> None:
         self._name = name
         self._given = given
-        self._settings: Mapping[str, str] = {}
-        self._listeners: list[Callable[[], None]] = []
+        self._settings = NO_SETTINGS
+        self._listeners: tuple[Callable[[], None], ...] = ()
         self.now = given
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call something whenever `now` has changed."""
-        self._listeners.append(listener)
+        self._listeners = (*self._listeners, listener)
 
     def call_nobody(self) -> None:
         """Stop all calls: the leader is gone, or rests, and one of its calls may still see a
         manifest.
         """
-        self._listeners = []
+        self._listeners = ()
 
     def follow(self, settings: Mapping[str, str]) -> None:
         """Obey the settings of a manifest just seen.

@@ -56,6 +56,7 @@ from quire.log.manifest.page_tree import (
     trim_below,
     trimmed_levels,
 )
+from quire.log.manifest.schema import NO_SETTINGS
 from quire.log.manifest.segment import EMPTY as EMPTY
 from quire.log.manifest.segment import Segment as Segment
 from quire.log.manifest.segment import SegmentEnd as SegmentEnd
@@ -93,7 +94,7 @@ class LogManifest:
     retired: bool = False
     """The log is being deleted: to readers it is gone."""
     doomed: tuple[LedgerId, ...] = ()
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=lambda: NO_SETTINGS)
     """Options that hold for every leader of this log (options.py), by name."""
     jobs: tuple[Job, ...] = ()
     """The last work of every job with ingested ledgers, the latest last."""
@@ -253,9 +254,8 @@ class LogManifest:
     ) -> LogManifest:
         """Begin an epoch that is over at once: seal the open segments, append closed ledgers.
 
-        Their records all have the time of the ingest (times.py). `job`
-        is remembered, so that the same work is not ingested a second time. Raises
-        `TooManyJobsError`.
+        Their records all have the time of the ingest (times.py). `job` is remembered, so that the
+        same work is not ingested a second time. Raises `TooManyJobsError`.
         """
         manifest = self._next_epoch(ends, floor).note_job(job, limits)
         now_ms = begin_ms(manifest.last_timestamp_ms, now_ms)

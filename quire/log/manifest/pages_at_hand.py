@@ -12,7 +12,7 @@ manifest again, as for a ledger that is gone.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from random import Random
@@ -39,6 +39,8 @@ AT_ONCE: Final = 16
 class PagesAtHand:
     """Some pages of one log. `pages_max` None: as many as are ever needed, for a short time."""
 
+    __slots__ = ("_fresh", "_kept", "_pages_max", "_rng", "_store", "log_id")
+
     def __init__(
         self,
         store: MetadataStore,
@@ -47,18 +49,33 @@ class PagesAtHand:
         pages_max: int | None = None,
     ) -> None:
         self.log_id = log_id
-        self.fresh: dict[str, bytes] = {}
-        """Records of pages that were made here and are not written yet, by name."""
         self._store = store
         self._rng = rng
         self._pages_max = pages_max
-        self._held: OrderedDict[str, Page] = OrderedDict()
+        # Made when they are needed: most logs have no pages, and a process may have many logs.
+        self._kept: dict[str, Page] | None = None
+        self._fresh: dict[str, bytes] | None = None
+
+    @property
+    def fresh(self) -> dict[str, bytes]:
+        """Records of pages that were made here and are not written yet, by name."""
+        if self._fresh is None:
+            self._fresh = {}
+        return self._fresh
+
+    @property
+    def _held(self) -> dict[str, Page]:
+        """The pages. The one that was used last is the last."""
+        if self._kept is None:
+            self._kept = {}
+        return self._kept
 
     def get(self, place: Place) -> Page | None:
         """See `Pages`."""
-        found = self._held.get(place.reference.name)
+        name = place.reference.name
+        found = self._held.pop(name, None)
         if found is not None:
-            self._held.move_to_end(place.reference.name)
+            self._held[name] = found
         return found
 
     def add(self, page: Page, log_id: str, tiers: Sequence[str]) -> Reference:
@@ -76,9 +93,10 @@ class PagesAtHand:
 
     def hold(self, name: str, page: Page) -> None:
         """Remember a page."""
+        self._held.pop(name, None)
         self._held[name] = page
         while self._pages_max is not None and len(self._held) > self._pages_max:
-            self._held.popitem(last=False)
+            del self._held[next(iter(self._held))]
 
     def page(self, name: str) -> Page:
         """Return a page that is at hand."""
@@ -87,7 +105,8 @@ class PagesAtHand:
     def for_edit(self) -> PagesAtHand:
         """Return these pages for one attempt to edit the manifest: it may need any number."""
         found = PagesAtHand(self._store, self.log_id, self._rng)
-        found._held.update(self._held)
+        if self._kept:
+            found._held.update(self._kept)
         return found
 
     def fresh_of(self, places: Iterable[Place]) -> dict[str, bytes]:

@@ -75,6 +75,11 @@ def once(edit: Edit, error: Exception) -> Edit:
 class ManifestRecord:
     """One log's manifest in a store. Any number may exist for one log."""
 
+    __slots__ = (
+        *("_all", "_last", "_level", "_pages", "_rng"),
+        *("name", "path", "store", "written"),
+    )
+
     def __init__(
         self,
         store: MetadataStore,

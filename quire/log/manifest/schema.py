@@ -108,6 +108,10 @@ def _mark(value: Any) -> bool:
     return _all(_number)(value) and len(value) == 2
 
 
+NO_SETTINGS: Final[Mapping[str, str]] = {}
+"""Of all manifests without settings: a process may hold a hundred thousand."""
+
+
 def _settings(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_text, value.values()))
 

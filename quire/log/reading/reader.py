@@ -25,7 +25,7 @@ from random import Random
 from typing import Final
 
 from quire.aio.handle import Handle
-from quire.aio.home import Home
+from quire.aio.home import home_here
 from quire.aio.retry import retry
 from quire.aio.timing import time_limit
 from quire.errors import (
@@ -131,7 +131,7 @@ class LogReader(Handle):
         self._seen: LogManifest | None = None
         """The manifest that was read last."""
         self._closed = False
-        self._home = Home()
+        self._home = home_here()
         self._ended_open = False
         self._reading = asyncio.Lock()
         self._cut: asyncio.Timeout | None = None
