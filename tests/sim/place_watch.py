@@ -58,6 +58,8 @@ class PlaceWatch:
         self._on_taken = on_taken
         self._on_sealed = on_sealed
         self._held: dict[tuple[BookieId, LedgerId], set[EntryId]] = defaultdict(set)
+        self._found: dict[tuple[BookieId, LedgerId], set[EntryId]] = defaultdict(set)
+        """In journals by a life that may have ended before it told that they are durable."""
         self._heard = world.conformance.heard
         world.conformance.heard = self._hear
         world.metadata_watch.has_repairs = True
@@ -68,6 +70,8 @@ class PlaceWatch:
     def _hear(self, ledger: LedgerId, event: Event) -> None:
         if event.kind in DURABLE:
             self._held[event.bookie, ledger].update(event.entries)
+        if event.kind is Kind.FOUND:
+            self._found[event.bookie, ledger].update(event.entries)
         if event.kind is Kind.DISOWNED:
             self._guarded(self._given_up, event.bookie, ledger)
         self._heard(ledger, event)
@@ -94,6 +98,7 @@ class PlaceWatch:
         """A bookie has dropped a ledger as superfluous."""
         self._world.bookie_watch.disowned(bookie, ledger)
         self._held[bookie, ledger].clear()
+        self._found[bookie, ledger].clear()
         metadata = self._world.metadata_watch.current.get(ledger)
         if metadata is None:  # deleted meanwhile
             return
@@ -172,6 +177,18 @@ class PlaceWatch:
         for bookie in takers:
             self._check_taker(bookie, before, after)
 
+    def _flushed(
+        self, machine: BookieMachine | None, bookie: BookieId, ledger: LedgerId
+    ) -> set[EntryId]:
+        """Return the entries that a life found in its journal and that entry logs have now."""
+        found = self._found[bookie, ledger]
+        if machine is None or machine.node is None:
+            return found
+        chunks = machine.node._storage.chunks(ledger)
+        return {
+            entry for entry in found if any(each.first <= entry <= each.last for each in chunks)
+        }
+
     def _check_taker(self, bookie: BookieId, before: LedgerMetadata, after: LedgerMetadata) -> None:
         ledger = after.ledger
         assert after.last_entry is not None
@@ -180,13 +197,14 @@ class PlaceWatch:
             for entry in range(after.last_entry + 1)
             if bookie in after.write_set(entry) and bookie not in before.write_set(entry)
         }
-        lacking = sorted(taken - self._held[bookie, ledger])
+        machine = next((each for each in self._world.bookies if each.name == bookie), None)
+        held = self._held[bookie, ledger] | self._flushed(machine, bookie, ledger)
+        lacking = sorted(taken - held)
         require(
             not lacking,
             "H1 a bookie takes a place with all its entries",
             f"{bookie} was named for ledger {ledger}, and never had {lacking}",
         )
-        machine = next((each for each in self._world.bookies if each.name == bookie), None)
         if machine is not None and machine.node is not None:
             state = machine.node._storage.states.get(ledger)
             require(
@@ -197,6 +215,7 @@ class PlaceWatch:
                 f"{bookie} was named for ledger {ledger}, and has no fence of it",
             )
             self._check_owned(machine, ledger, after)
+        self._held[bookie, ledger] |= taken
         self._world.bookie_watch.vouch(bookie, ledger, taken)
         self._world.note_fault("place taken")
         self._on_taken(bookie, ledger)
