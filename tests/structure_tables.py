@@ -83,6 +83,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.wire",
         "quire.rights",
     ),
+    "quire.storage.serving.read_stream": (*VALUES, "quire.storage", "quire.wire", "quire.rights"),
     "quire.storage.serving.subscriptions": (
         *VALUES,
         "quire.storage",
@@ -106,6 +107,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.ledger.run_link": ("quire.aio", "quire.wire.adds"),
     "quire.ledger.replica_sender": (*VALUES, "quire.ledger", "quire.wire.adds"),
     "quire.ledger.news_link": (*VALUES, "quire.ledger", "quire.wire"),
+    "quire.ledger.read_link": (*VALUES, "quire.ledger", "quire.wire"),
     "quire.ledger.freshness": ("quire.wire",),
     "quire.bookkeeper": (
         *VALUES,

@@ -16,7 +16,7 @@ and `versioned.py`.
 Around them: `catalog.py`, `inventory.py`, `outlines.py`, `screening.py`, `observed_store.py`, and
 the way to a bookie: `roster.py`, `links.py`, `read_keys.py`, `remote.py`, `run_stream.py` with
 its `run_account.py` and the port `run_link.py` before it, `news_link.py` (subscriptions),
-`freshness.py` (certificates).
+`read_link.py` (reads), `freshness.py` (certificates).
 
 May import: quire.aio, quire.metastore, values. Never: quire.storage, quire.log.
 """

@@ -1,5 +1,5 @@
-"""A bookie far away: the port over gRPC; adds and subscriptions as plain frames where the bookie
-takes these.
+"""A bookie far away: the port over gRPC; adds, subscriptions and reads as plain frames where the
+bookie takes these.
 
 All adds of one `RemoteBookie` share one stream (run_stream.py), which keeps them in order; explicit
 LACs travel among them. When it breaks, everything without an answer fails and the next add opens a
@@ -29,6 +29,7 @@ from quire.errors import BookieUnavailableError, InvalidRequestError, QuireError
 from quire.ledger.freshness import Freshness
 from quire.ledger.news_link import NewsLink, PushedTail
 from quire.ledger.read_keys import ReadKeys
+from quire.ledger.read_link import ReadLink
 from quire.ledger.run_account import StreamName
 from quire.ledger.run_stream import NO_MESSAGE, RunStream
 from quire.outline import Outline, check_outlines
@@ -40,7 +41,15 @@ from quire.wire.adds import RunEncoder, encode_lac, encode_run
 from quire.wire.channel import BookieChannel
 from quire.wire.codec import decode_info, decode_outlines, decode_ranges, decode_tail
 from quire.wire.hello import Hello
-from quire.wire.run_calls import FramedNews, FramedRuns, GrpcRuns, NewsCall, RunCall
+from quire.wire.run_calls import (
+    FramedNews,
+    FramedReads,
+    FramedRuns,
+    GrpcRuns,
+    NewsCall,
+    ReadCall,
+    RunCall,
+)
 from quire.wire.tls import Contexts
 from quire.wire.transport import EOF, SENT_RUN_BYTES_MAX, RpcError, metadata_of
 
@@ -95,6 +104,11 @@ class RemoteBookie:
         self._news_certificates = Freshness(tls)
         self._news = NewsLink(
             *(self._bookie, self._open_news, request_timeout, self._is_news_old, self._key_of)
+        )
+        self._read_certificates = Freshness(tls)
+        self._reads = ReadLink(
+            *(self._bookie, self._open_reads, request_timeout, RUN_READ_BYTES_MAX),
+            self._read_certificates.is_outdated,
         )
         self._closed = False
 
@@ -166,6 +180,14 @@ class RemoteBookie:
     def _is_news_old(self, call: NewsCall) -> bool:
         return self._news_certificates.is_outdated(call)
 
+    def _open_reads(self) -> ReadCall | None:
+        runs = self.address.runs
+        if runs is None or not self.address.says_hello:
+            return None
+        session = None if self._tls is None else self._tls.open(self._bookie)
+        self._read_certificates.opened()
+        return FramedReads(runs, Hello("client", stream=new_request_id()), session)
+
     async def read(
         self,
         ledger: LedgerId,
@@ -187,10 +209,17 @@ class RemoteBookie:
             key=self._key_of(ledger),
             bytes_max=min(max(bytes_max, 0), 2**32 - 1),
         )
-        with self._traced("Read", ledger) as metadata:
+        with self._traced("Read", ledger) as request_id:
+            self._check_open()
+            now = asyncio.get_running_loop().time
+            ends = now() + self._timeout
+            run = await self._reads.read(request, request_id)
+            if run is not None:
+                return run
             self._check_open()
             await self._grpc.renew()
-            call = self._grpc.open_read(request, timeout=self._timeout, metadata=metadata)
+            metadata, left = metadata_of(request_id), max(0.0, ends - now())
+            call = self._grpc.open_read(request, timeout=left, metadata=metadata)
             return await self._answer(self._collect(call), self._timeout)
 
     async def _collect(self, call: Any) -> bytes:
@@ -275,9 +304,10 @@ class RemoteBookie:
 
     async def _call(self, method: str, request: object, timeout: float) -> Any:
         ledger = getattr(request, "ledger", None)
-        with self._traced(method, ledger, timeout - self._timeout) as metadata:
+        with self._traced(method, ledger, timeout - self._timeout) as request_id:
             self._check_open()
             await self._grpc.renew()
+            metadata = metadata_of(request_id)
             call = getattr(self._grpc.stub, method)(request, timeout=timeout, metadata=metadata)
             reply = await self._answer(call, timeout)
         if reply is None:  # gRPC returns None for bytes that it cannot decode
@@ -285,10 +315,8 @@ class RemoteBookie:
         return reply
 
     @contextmanager
-    def _traced(
-        self, kind: str, ledger: LedgerId | None, wait: float = 0.0
-    ) -> Iterator[tuple[tuple[str, str], ...] | None]:
-        """Make a call in the block, with the yielded metadata; if it takes long it is logged.
+    def _traced(self, kind: str, ledger: LedgerId | None, wait: float = 0.0) -> Iterator[str]:
+        """Make a call in the block, under the yielded id; if it takes long it is logged.
 
         Args:
             kind: the name of the call.
@@ -299,7 +327,7 @@ class RemoteBookie:
         trace = Trace(now())
         request = REQUEST_ID.get() or new_request_id()
         try:
-            yield metadata_of(request)
+            yield request
         finally:
             trace.arrived += wait
             about = {"bookie": self._bookie, "ledger": ledger, "peer": self.address.address}
@@ -336,6 +364,7 @@ class RemoteBookie:
         for stream in (*self._before, *([self._stream] if self._stream else [])):
             await stream.close()
         await self._news.close()
+        await self._reads.close()
         await self._grpc.close()
 
 

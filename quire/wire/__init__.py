@@ -2,7 +2,8 @@
 
 Read `bookie.proto` (the service), `codec.py` (values and messages), `transport.py` (options of both
 ends), `adds.py` and `reads.py` with `varint.py` (messages that carry runs, assembled by hand),
-`framed.py` and `run_calls.py` (plain frames: runs, and subscriptions with `news.py`),
+`framed.py` and `run_calls.py` (plain frames: runs, subscriptions with `news.py`, and reads with
+`framed_reads.py`),
 `peer_sockets.py` (the end of a connection), `exposure.py` (ports without TLS).
 
 For TLS read `identity.py` (names of peers), `certificates.py` (the files), `tls.py`

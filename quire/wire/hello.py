@@ -27,7 +27,10 @@ HELLO_BYTES_MAX: Final = 16 * 1024
 SUBSCRIPTIONS: Final = "subscriptions"
 """The connection carries subscriptions (news.py) instead of runs."""
 
-FEATURES: Final[frozenset[str]] = frozenset({SUBSCRIPTIONS})
+READS: Final = "reads"
+"""The connection carries reads (framed_reads.py) instead of runs."""
+
+FEATURES: Final[frozenset[str]] = frozenset({SUBSCRIPTIONS, READS})
 """The offers of this program's bookies. A client offers the wanted use of the connection. The name
 `bundles` is reserved."""
 

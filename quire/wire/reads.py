@@ -10,7 +10,7 @@ message that is put together in any other way is understood as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from google.protobuf.message import DecodeError
 
@@ -38,29 +38,38 @@ class RunPart(NamedTuple):
     data: bytes | memoryview
 
 
-def encode_parts(run: bytes) -> Iterator[bytes]:
-    """Yield the serialized messages that carry a run."""
-    view = memoryview(run)
+def part_pieces(run: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the serialized messages that carry a run, each in two pieces; no byte is copied."""
     head = bytes((_SIZE_TAG,)) + varint(len(run)) + bytes((_PART_TAG,))
+    if len(run) <= PART_BYTES_MAX:
+        if run:
+            yield head + varint(len(run)), run
+        return
+    view = memoryview(run)
     for start in range(0, len(run), PART_BYTES_MAX):
         part = view[start : start + PART_BYTES_MAX]
-        yield b"".join((head, varint(len(part)), part))
+        yield head + varint(len(part)), cast("bytes", part)
 
 
-def decode_part(message: bytes) -> RunPart:
+def encode_parts(run: bytes) -> Iterator[bytes]:
+    """Yield the serialized messages that carry a run."""
+    return map(b"".join, part_pieces(run))
+
+
+def decode_part(message: bytes, start: int = 0) -> RunPart:
     """Return the contents of a message, without copying it when it was encoded here.
 
-    Raises the error that a bookie answered, and `NoMessageError`.
+    The message begins at an offset. Raises the error that a bookie answered, and `NoMessageError`.
     """
-    return _decode_own(message) or _decode_any(message)
+    return _decode_own(message, start) or _decode_any(message[start:])
 
 
-def _decode_own(message: bytes) -> RunPart | None:
-    """Read the fields in the order of `encode_parts`; None when they differ."""
+def _decode_own(message: bytes, start: int) -> RunPart | None:
+    """Read the fields in the order of `part_pieces`; None when they differ."""
     try:
-        if message[0] != _SIZE_TAG:
+        if message[start] != _SIZE_TAG:
             return None
-        size, at = read_varint(message, 1)
+        size, at = read_varint(message, start + 1)
         if message[at] != _PART_TAG:
             return None
         length, at = read_varint(message, at + 1)

@@ -1,5 +1,5 @@
 """The client's end of a stream: runs over gRPC, or as plain frames where a bookie takes these, and
-subscriptions as plain frames.
+subscriptions and reads as plain frames.
 
 Runs are the same messages on both ways. Any end of a stream is `StreamOverError` with the reason in
 words, and bytes that are not a message are `NoMessageError`; users of a stream need not know its
@@ -17,7 +17,7 @@ from quire.errors import ClientRefusedError, UntrustedBookieError
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import METHOD, UNDECODABLE, decode_reply
 from quire.wire.framed import HELLO_GREETING, ConnectionOverError, FramedConnection, connect
-from quire.wire.hello import SUBSCRIPTIONS, Hello, Refusal, decode_hello, encode_hello
+from quire.wire.hello import READS, SUBSCRIPTIONS, Hello, Refusal, decode_hello, encode_hello
 from quire.wire.news import decode_news_reply
 from quire.wire.reads import NoMessageError
 from quire.wire.tls import Blame, TlsError, TlsSession
@@ -66,25 +66,15 @@ class RunCall(Protocol):
         ...
 
 
-class NewsCall(Protocol):
-    """One connection for subscriptions, from its opening to its end."""
-
-    stream: str
-    """The id of the connection: both sides name its subscriptions by it in logs."""
+class OfferedCall(Protocol):
+    """One connection for a use that the bookie has to offer, from its opening to its end."""
 
     async def is_offered(self) -> bool:
-        """Return whether the bookie serves subscriptions here. Raises as `read`."""
+        """Return whether the bookie serves this use here. Raises as `NewsCall.read`."""
         ...
 
     async def write(self, *parts: bytes) -> None:
-        """Send a serialized `pb.NewsRequest`. Raises `StreamOverError`."""
-        ...
-
-    async def read(self) -> pb.NewsReply | None:
-        """Return the next message, None at the end.
-
-        Raises `StreamOverError`, `StreamRefusedError`, `NoMessageError`.
-        """
+        """Send a message, in parts. Raises `StreamOverError`."""
         ...
 
     def cancel(self) -> None:
@@ -94,6 +84,31 @@ class NewsCall(Protocol):
     @property
     def end(self) -> float | None:
         """See `RunCall.end`."""
+        ...
+
+
+class NewsCall(OfferedCall, Protocol):
+    """One connection for subscriptions. It is sent serialized `pb.NewsRequest`s."""
+
+    stream: str
+    """The id of the connection: both sides name its subscriptions by it in logs."""
+
+    async def read(self) -> pb.NewsReply | None:
+        """Return the next message, None at the end.
+
+        Raises `StreamOverError`, `StreamRefusedError`, `NoMessageError`.
+        """
+        ...
+
+
+class ReadCall(OfferedCall, Protocol):
+    """One connection for reads. Its messages are those of framed_reads.py."""
+
+    async def read(self) -> bytes | None:
+        """Return the next message, None at the end.
+
+        Raises `StreamOverError`, `StreamRefusedError`, `NoMessageError`.
+        """
         ...
 
 
@@ -231,13 +246,16 @@ class FramedRuns(FramedCall):
         return None if message is None else decode_reply(message)
 
 
-class FramedNews(FramedCall):
-    """A connection for subscriptions. Nothing is sent before the bookie's hello has offered them:
-    a bookie that does not know them would take them for runs.
+class OfferedFrames(FramedCall):
+    """A connection for a use that the bookie has to offer. Nothing is sent before its hello has
+    done so: a bookie that does not know the use would take its messages for runs.
     """
 
+    use: str
+    """The feature of hellos."""
+
     def __init__(self, address: str, hello: Hello, session: TlsSession | None = None) -> None:
-        super().__init__(address, replace(hello, features=frozenset({SUBSCRIPTIONS})), session)
+        super().__init__(address, replace(hello, features=frozenset({self.use})), session)
         self.stream = hello.stream
 
     async def is_offered(self) -> bool:
@@ -247,11 +265,26 @@ class FramedNews(FramedCall):
                 await self._meet(connection)
         except ConnectionOverError as error:
             raise _over(error) from error
-        return self.theirs is not None and SUBSCRIPTIONS in self.theirs.features
+        return self.theirs is not None and self.use in self.theirs.features
+
+
+class FramedNews(OfferedFrames):
+    """A connection for subscriptions."""
+
+    use = SUBSCRIPTIONS
 
     async def read(self) -> pb.NewsReply | None:
         message = await self._message()
         return None if message is None else decode_news_reply(message)
+
+
+class FramedReads(OfferedFrames):
+    """A connection for reads."""
+
+    use = READS
+
+    async def read(self) -> bytes | None:
+        return await self._message()
 
 
 def _over(error: ConnectionOverError) -> StreamOverError:

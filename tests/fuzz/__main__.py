@@ -29,6 +29,7 @@ from quire.storage.serving.grpc_service import serve_bookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import decode_reply, decode_request
 from quire.wire.framed import ConnectionOverError, connect, pack_message
+from quire.wire.framed_reads import REFUSAL, encode_question, number_of
 from quire.wire.news import decode_news_reply
 from quire.wire.reads import NoMessageError
 from quire.wire.tls import Contexts
@@ -78,7 +79,7 @@ class SecurePair(Pair):
             return
         for bookie in (self.served, self.oracle):
             bookie.ledgers.clear()
-            if way is Way.NEWS:
+            if way in (Way.NEWS, Way.READS):
                 await bookie.add(7, KEY, RUN)
         async with asyncio.timeout(30):
             if way is Way.FRAME:
@@ -86,6 +87,8 @@ class SecurePair(Pair):
                 await self._apply("Add", data)
             elif way is Way.NEWS:
                 await self._send_news(method, data)
+            elif way is Way.READS:
+                await self._send_reads(method, data)
             else:
                 await self._send_bytes(way, method, data)
         assert holdings(self.served) == holdings(self.oracle), fuzzed
@@ -132,6 +135,26 @@ class SecurePair(Pair):
                 ):
                     break
         connection.abort()
+
+    async def _send_reads(self, method: str, data: bytes) -> None:
+        """Send a connection for reads. It ends with a good one, as in `_send_news`. A fence of the
+        bookie is set at its oracle as well.
+        """
+        request = pb.ReadRequest(bookie="b1", ledger=7, bytes_max=1000)
+        good = b"".join(encode_question(LAST, "", request.SerializeToString()))
+        assert self._address.runs is not None
+        greeted = data + pack_message(good)
+        connection = await connect(self._address.runs, greeted, self._tls.open("b1"))
+        with contextlib.suppress(ConnectionOverError, NoMessageError):
+            hello = await connection.read()
+            while method == "reads" and hello and (answer := await connection.read()) is not None:
+                number, _ = number_of(answer)
+                if number in (REFUSAL, LAST):
+                    break
+        connection.abort()
+        for ledger, held in self.served.ledgers.items():
+            if held.fenced:
+                await self.oracle.read_tail(ledger, fence_key=KEY)
 
     async def _send_bytes(self, way: Way, port: str, data: bytes) -> None:
         address = self._address.runs if port == "runs" else self._address.address

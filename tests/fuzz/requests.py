@@ -2,7 +2,7 @@
 goes on where it ended, and one request can be sent again.
 
 They are the requests of tests/wire/test_fuzz.py with a field or bytes changed, connections for
-subscriptions with a wrong hello or message, and bytes that never were a request.
+subscriptions or reads with a wrong hello or message, and bytes that never were a request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from google.protobuf.message import Message
 
 from quire.wire import bookie_pb2 as pb
 from quire.wire.framed import HELLO_GREETING, pack_message
+from quire.wire.framed_reads import encode_give_up, encode_question
+from quire.wire.hello import READS as READS_USE
 from quire.wire.hello import SUBSCRIPTIONS, Hello, encode_hello
+from quire.wire.varint import varint
 from tests.wire.test_fuzz import KEY, REQUESTS, RUN, SEALER
 
 NUMBERS: Final = [0, 1, 2, 7, 8, -1, 2**31, 2**32 - 1, 2**63 - 1, -(2**63)]
@@ -41,6 +44,8 @@ class Way(StrEnum):
     """As bytes in place of the greeting of a connection for runs."""
     NEWS = "news"
     """As a connection for subscriptions: greeting, hello, messages."""
+    READS = "reads"
+    """As a connection for reads: greeting, hello, messages."""
     PLAIN = "plain"
     """As bytes without TLS, to one of the ports."""
 
@@ -56,15 +61,22 @@ class Fuzzed(NamedTuple):
 def request(seed: int, number: int) -> Fuzzed:
     """Return request `number` of a seed."""
     rng = random.Random(f"{seed}:{number}")
-    way = rng.choices(list(Way), (60, 18, 6, 12, 4))[0]
+    way = rng.choices(list(Way), (52, 16, 6, 12, 10, 4))[0]
     if way is Way.NEWS:
         return _news(rng)
+    if way is Way.READS:
+        return _reads(rng)
     if way in (Way.STREAM, Way.PLAIN):
         head = rng.choice([b"", b"quire/runs/1\n", b"quire/runs/2\n", b"PRI * HTTP/2.0\r\n\r\n"])
         return Fuzzed(way, rng.choice(["runs", "grpc"]), head + rng.randbytes(rng.randrange(400)))
     wanted = rng.choice([each for each in REQUESTS if way is Way.GRPC or each.method == "Add"])
     change = rng.choice([_alter, _damage])
     return Fuzzed(way, wanted.method, change(wanted.message, rng))
+
+
+def _question(number: int, request_id: str, **fields: Any) -> bytes:
+    request = pb.ReadRequest(bookie="b1", ledger=7, bytes_max=1000, **fields)
+    return b"".join(encode_question(number, request_id, request.SerializeToString()))
 
 
 NEWS: Final = (
@@ -97,6 +109,33 @@ def _news(rng: random.Random) -> Fuzzed:
     said = HELLO_GREETING + pack_message(hello) + _frames(NEWS[:wrong])
     said += pack_message(change(NEWS[wrong], rng)) + _frames(NEWS[wrong + 1 :])
     return Fuzzed(Way.NEWS, "news", said)
+
+
+READS: Final = (
+    _question(1, "", first=0, last=0),
+    _question(2, "a-2", first=0, last=9, key=KEY),
+    _question(5, "a-5", first=0, last=2, fence_key=KEY),
+    encode_give_up(2),
+)
+READING: Final = Hello("a client", features=frozenset({READS_USE}))
+
+
+def _reads(rng: random.Random) -> Fuzzed:
+    """Return a connection with one wrong message, the hello or one of those after it."""
+    messages, wrong = [encode_hello(READING), *READS], rng.randrange(1 + len(READS))
+    number, rest = rng.choice(NUMBERS), messages[wrong][1:]
+    change = rng.choice(["bytes", "bytes", "number", "twice", "long"])
+    match change if wrong else "bytes":
+        case "number":
+            messages[wrong] = varint(number % 2**64) + rest
+        case "twice":
+            messages.insert(wrong, messages[wrong])
+        case "long":
+            messages[wrong] += rng.randbytes(rng.choice([1, 100, 70_000]))
+        case _:
+            messages[wrong] = _damage_bytes(messages[wrong], rng)
+    said = b"".join(map(pack_message, messages))
+    return Fuzzed(Way.READS, "reads" if wrong else "hello", HELLO_GREETING + said)
 
 
 def _frames(messages: Iterable[Message]) -> bytes:

@@ -40,6 +40,13 @@ from quire.wire.codec import (
     encode_ranges,
     encode_tail,
 )
+from quire.wire.framed_reads import (
+    decode_answer,
+    decode_question,
+    encode_answer,
+    encode_give_up,
+    encode_question,
+)
 from quire.wire.hello import Hello, Refusal, decode_hello, encode_hello
 from quire.wire.reads import decode_part, encode_parts
 from tests.golden.golden import Golden
@@ -171,6 +178,16 @@ def _read_news_request(request: Any) -> Any:
     return request.bookie, asked, credit, list(request.unsubscribe)
 
 
+def _read_question(message: bytes) -> Any:
+    number, request_id, request = decode_question(message)
+    return number, request_id, None if request is None else _fields(request)
+
+
+def _read_answer(message: bytes) -> Any:
+    number, (size, data) = decode_answer(message)
+    return number, size, bytes(data)
+
+
 def _read_news(reply: Any) -> Any:
     return [
         (each.subscription, each.run, each.lac_packet, each.hint, each.fenced)
@@ -182,9 +199,14 @@ def _read_news(reply: Any) -> Any:
 
 CLIENT = Hello("client", "0.1.0", Speaks(1, 2), frozenset({"bundles"}))
 SUBSCRIBER = Hello("client", "0.1.0", Speaks(1, 2), frozenset({"subscriptions"}))
+READER = Hello("client", "0.1.0", Speaks(1, 2), frozenset({"reads"}))
 REFUSING = Hello(BOOKIE, "9.0", Speaks(7, 8), frozenset(), Refusal("it is too old", True))
 _ASKED: dict[str, Any] = {"bookie": BOOKIE, "ledger": 7}
 _READ: dict[str, Any] = {**_ASKED, "first": 2, "last": 9, "fence_key": KEY, "bytes_max": 4096}
+READS = [
+    b"".join(encode_question(3, "5e-3", pb.ReadRequest(**_READ).SerializeToString())),
+    encode_give_up(3),
+]
 _SYNC: dict[str, Any] = {**_ASKED, "key": KEY, "first": 2, "last": 9}
 
 WIRE = (
@@ -290,6 +312,20 @@ WIRE = (
             _read_news_request(pb.NewsRequest.FromString(each)) for each in _unframed(data)[1:]
         ],
         ("Subscriptions",),
+    ),
+    Golden(
+        "reads.frames",
+        [(3, "5e-3", _READ), (3, "", None)],
+        lambda: _frame(encode_hello(READER)) + b"".join(map(_frame, READS)),
+        lambda data: [_read_question(each) for each in _unframed(data)[1:]],
+        ("Reads",),
+    ),
+    Golden(
+        "read-answers.frames",
+        [(3, len(RUN), RUN)],
+        lambda: b"".join(_frame(b"".join(each)) for each in encode_answer(3, RUN)),
+        lambda data: [_read_answer(each) for each in _unframed(data)],
+        ("Reads",),
     ),
     Golden(
         "client.frames",

@@ -24,6 +24,7 @@ from quire.rights.calls import (
     Row,
 )
 from quire.rights.roles import Action
+from quire.storage.serving.read_stream import READ
 from quire.wire import bookie_pb2 as pb
 from quire.wire.framed import GREETING, HELLO_GREETING
 from quire.wire.hello import FEATURES
@@ -69,10 +70,11 @@ def test_every_field_of_a_subscription_is_judged() -> None:
     assert set(pb.Credit.DESCRIPTOR.fields_by_name) <= SUBSCRIBE.fields
 
 
-def test_the_frame_port_carries_runs_and_subscriptions_alone() -> None:
+def test_the_frame_port_carries_runs_subscriptions_and_reads_alone() -> None:
     """A new greeting or feature brings new messages: they need rows of their own."""
     assert {GREETING, HELLO_GREETING} == {b"quire/runs/1\n", b"quire/runs/2\n"}
-    assert {"subscriptions"} == FEATURES
+    assert {"subscriptions", "reads"} == FEATURES  # reads have the row of the gRPC method
+    assert READ is RPCS["Read"]
 
 
 def test_every_request_of_kafkas_protocol_has_a_row() -> None:

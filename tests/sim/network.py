@@ -5,8 +5,9 @@ other side runs as a task of the server's process, so it dies with that process,
 the client stops waiting. What may happen to a request, may happen to its answer: an answer can be
 lost after the work was done.
 
-Runs and explicit LACs travel on a `Connection`, news on a `NewsConnection`, first in, first out,
-between production's two ends of a stream (streams.py). Other requests are independent (`Exchange`).
+Runs and explicit LACs travel on a `Connection`, news on a `NewsConnection`, and the reads of some
+bookies on a `ReadConnection`: first in, first out, between the two ends of production (streams.py).
+Other requests are independent (`Exchange`).
 
 Not here: which faults happen when (faults.py), what answers mean (watch.py).
 """
@@ -33,14 +34,17 @@ from quire.bookie import (
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import BookieUnavailableError, QuireError
 from quire.ledger.news_link import NewsLink
+from quire.ledger.read_link import ReadLink
+from quire.ledger.remote import RUN_READ_BYTES_MAX
 from quire.ledger.run_stream import RunStream
 from quire.ledger.subscription import Subscription
 from quire.outline import Outline
 from quire.storage.serving.limits import Reception, ServiceLimits
 from quire.testing.sim.loop import SimLoop
 from quire.testing.sim.process import Incarnation
+from quire.wire import bookie_pb2 as pb
 from quire.wire.adds import RunEncoder, encode_lac, encode_run
-from tests.sim.streams import Connection, NewsConnection, reception_of
+from tests.sim.streams import Connection, NewsConnection, ReadConnection, reception_of
 from tests.sim.wire import carry_answer, carry_request
 
 DEADLINE: Final = 3.0
@@ -139,6 +143,8 @@ class Network:
     """Of every server."""
     pushes: Callable[[str], bool] = lambda _: True
     """Whether the bookie of a host serves subscriptions."""
+    frames_reads: Callable[[str], bool] = lambda _: True
+    """Whether it takes reads in plain frames."""
     log: Callable[[str, str], None] | None = None
     """Told (who, what) of every message when a trace is wanted."""
 
@@ -172,7 +178,7 @@ class Network:
         return self.loop.call_later(delay, callback, *args, context=self.loop.root.context)
 
     def break_streams(self, host: str) -> None:
-        """Reset every connection for runs or news to a host."""
+        """Reset every connection for runs, news or reads to a host."""
         for link in self.links:
             if link.host.name == host:
                 link.reset("connection reset")
@@ -306,6 +312,8 @@ class SimLink:
         self._stream: RunStream | None = None
         self._news = NewsLink(bookie, self._open_news, DEADLINE)
         self._news_connection: NewsConnection | None = None
+        self._reads = ReadLink(bookie, self._open_reads, DEADLINE, RUN_READ_BYTES_MAX)
+        self._read_connection: ReadConnection | None = None
 
     def add(
         self,
@@ -342,9 +350,15 @@ class SimLink:
         bytes_max: int = READ_BYTES_MAX,
         stride: Stride | None = None,
     ) -> bytes:
-        args = {"ledger": ledger, "first": first, "last": last}
-        run: bytes = await self._ask("read", fence_key=fence_key, bytes_max=bytes_max, **args)
+        args: dict[str, Any] = {"ledger": ledger, "first": first, "last": last}
+        args |= {"fence_key": fence_key, "bytes_max": bytes_max}
+        framed = await self._reads.read(pb.ReadRequest(bookie=self.bookie, **args), "")
+        run: bytes = await self._ask("read", **args) if framed is None else framed
         return run
+
+    def _open_reads(self) -> ReadConnection:
+        self._read_connection = ReadConnection(self)
+        return self._read_connection
 
     async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
         tail: LedgerTail = await self._ask("read_tail", ledger=ledger, fence_key=fence_key)
@@ -399,10 +413,11 @@ class SimLink:
         if self._stream is not None:
             await self._stream.close()
         await self._news.close()
+        await self._reads.close()
 
     def reset(self, reason: str) -> None:
-        """Break the connections for runs and news, if there are some."""
-        for connection in (self._connection, self._news_connection):
+        """Break the connections for runs, news and reads, if there are some."""
+        for connection in (self._connection, self._news_connection, self._read_connection):
             if connection is not None:
                 connection.break_off(reason)
 

@@ -1,8 +1,9 @@
-"""The connections on which runs and news travel: in order, until they break.
+"""The connections on which runs, news and reads travel: in order, until they break.
 
-At both ends is production's code: a `RunStream` of the client and an `AddStream` of the bookie, or
-a `NewsFeed` and a `NewsStream`. What is simulated is what lies between them (`RunCall`, `NewsCall`
-and the contexts of the bookie): bytes that arrive in the order they were sent, each way.
+At both ends is production's code: a `RunStream` of the client and an `AddStream` of the bookie, a
+`NewsFeed` and a `NewsStream`, or a `ReadFeed` and a `ReadStream`. What is simulated is what lies
+between them (`RunCall`, `NewsCall`, `ReadCall`, and the contexts of the bookie): bytes that arrive
+in the order they were sent, each way.
 
 When a connection breaks the client hears of it at once; a random beginning of what was under way
 still reaches the server, which had it in its buffers, and then that hears of it too. A new
@@ -25,6 +26,7 @@ from quire.errors import BookieUnavailableError
 from quire.storage.serving.add_stream import AddStream
 from quire.storage.serving.limits import Reception, ServiceLimits
 from quire.storage.serving.offered_run import OfferedRun
+from quire.storage.serving.read_stream import ReadStream, decode_reads
 from quire.storage.serving.run_taker import RunTaker
 from quire.storage.serving.subscriptions import NewsStream, decode_subscriptions
 from quire.testing.sim.process import Incarnation
@@ -168,15 +170,56 @@ class Connection:
         return await self._requests.get()
 
     def answer(self, reply: pb.AddReply | pb.NewsReply) -> None:
-        """Send an answer. To a client that is gone, of which the server has not heard yet, it is
-        sent in vain.
+        """Send an answer."""
+        self.send_back(reply.SerializeToString())
+
+    def send_back(self, message: bytes) -> None:
+        """Send a message of the server. To a client that is gone, of which the server has not heard
+        yet, it is sent in vain.
         """
         if self._broken is None:
-            self._back.send(reply.SerializeToString())
+            self._back.send(message)
             self._weather("answer lost")
 
 
-class NewsConnection(Connection):
+class OfferedConnection(Connection):
+    """One connection for a use that the bookie has to offer."""
+
+    def __init__(self, link: SimLink, offers: Callable[[str], bool]) -> None:
+        super().__init__(link)
+        self._offers = offers
+
+    async def is_offered(self) -> bool:
+        """See `OfferedCall.is_offered`. Hellos are exchanged first."""
+        network, link = self._network, self._link
+        await asyncio.sleep(network.delay() + network.delay())
+        if not link.host.is_up or network.is_cut(link.client.name, link.host.name):
+            raise StreamOverError("connection refused")
+        return self._offers(link.host.name)
+
+
+class ReadConnection(OfferedConnection):
+    """One connection for reads. The client's end of it: implements `ReadCall`."""
+
+    def __init__(self, link: SimLink) -> None:
+        super().__init__(link, link.network.frames_reads)
+
+    async def read(self) -> Any:
+        """See `ReadCall.read`."""
+        return await self.message()
+
+    async def _serve(self, reception: Reception) -> None:
+        await ReadStream(reception, _ServerEnd(self)).serve()
+        self._back.send(OVER)
+
+    async def next_request(self) -> Any:
+        question = decode_reads(await self.request())
+        asked = "read in a frame" if question.request is not None else "read given up"
+        self._network.counters[asked] += 1
+        return question
+
+
+class NewsConnection(OfferedConnection):
     """One connection for subscriptions. The client's end of it: implements `NewsCall`.
 
     It keeps the account of each subscription a third time, beside the two ends.
@@ -185,16 +228,8 @@ class NewsConnection(Connection):
     stream = ""
 
     def __init__(self, link: SimLink) -> None:
-        super().__init__(link)
+        super().__init__(link, link.network.pushes)
         self._accounts: dict[int, int] = {}
-
-    async def is_offered(self) -> bool:
-        """See `NewsCall.is_offered`. Hellos are exchanged first."""
-        network, link = self._network, self._link
-        await asyncio.sleep(network.delay() + network.delay())
-        if not link.host.is_up or network.is_cut(link.client.name, link.host.name):
-            raise StreamOverError("connection refused")
-        return network.pushes(link.host.name)
 
     async def read(self) -> Any:
         """See `NewsCall.read`."""
@@ -231,7 +266,7 @@ class NewsConnection(Connection):
 
 
 class _ServerEnd:
-    """Implements `RunContext` and `NewsContext`."""
+    """Implements `RunContext`, `NewsContext` and `ReadContext`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -245,6 +280,14 @@ class _ServerEnd:
     async def write(self, message: pb.AddReply | pb.NewsReply, /) -> None:
         """See `RunContext.write`."""
         self._connection.answer(message)
+
+    async def send(self, *parts: bytes) -> None:
+        """See `ReadContext.send`."""
+        self._connection.send_back(b"".join(parts))
+
+    def end(self) -> None:
+        """See `ReadContext.end`."""
+        self._connection.break_off("connection reset")
 
 
 class WatchedBookie:
@@ -349,15 +392,15 @@ def draw_limits(rng: random.Random) -> ServiceLimits:
     )
 
 
-def draw_pushing(rng: random.Random) -> Callable[[str], bool]:
-    """Draw which bookies push news. Others are of before, and are asked."""
+def draw_offers(rng: random.Random) -> Callable[[str], bool]:
+    """Draw which bookies offer a use of connections. Others are of before, and are asked."""
     share = rng.choice([0.0, 0.5, 1.0, 1.0, 1.0])
     drawn: dict[str, bool] = {}
 
-    def pushes(name: str) -> bool:
+    def offers(name: str) -> bool:
         return drawn.setdefault(name, rng.random() < share)
 
-    return pushes
+    return offers
 
 
 def reception_of(

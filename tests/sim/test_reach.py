@@ -133,7 +133,6 @@ UNREACHED: Final = {
     "rights/roles.py": "rights/test_decide.py",
     "rights/scopes.py": "rights/test_decide.py",
     "rights/stored.py": "rights/test_guard.py",
-    "rights/calls.py": "rights/test_calls.py",
     "rights/table.py": "rights/test_table.py",
     "rights/watch.py": "rights/test_guard.py",
     "repair/departure.py": "repair/test_departure.py",

@@ -42,7 +42,7 @@ from tests.sim.manifest_watch import ManifestWatch
 from tests.sim.network import Conditions, Network
 from tests.sim.operator import REPAIR_SECONDS, REPAIRED_SHARE, lose_files
 from tests.sim.store import STORE
-from tests.sim.streams import draw_limits, draw_pushing
+from tests.sim.streams import draw_limits, draw_offers
 from tests.sim.watch import BookieWatch, MetadataWatch
 from tests.sim.wishes import take_drains_back, wish
 
@@ -75,7 +75,8 @@ class SimWorld(World):
         conditions = Conditions(**vars(mix.conditions))
         network = Network(loop, random.Random(f"{seed}:net"), conditions)
         network.limits = draw_limits(random.Random(f"{seed}:limits"))
-        network.pushes = draw_pushing(random.Random(f"{seed}:news"))
+        network.pushes = draw_offers(random.Random(f"{seed}:news"))
+        network.frames_reads = draw_offers(random.Random(f"{seed}:reads"))
         super().__init__(loop, seed, network, mix.weather)
         self.mix = mix
         self.options = draw_options(self.rng("options"))

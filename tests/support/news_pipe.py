@@ -94,6 +94,9 @@ class _BookiesEnd:
         self._pipe.replies.append(message)
         self._pipe._back.put_nowait(message.SerializeToString())
 
+    def end(self) -> None:
+        self._pipe.break_off("connection reset")
+
 
 class PushingBookie(LocalBookie):
     """A link to a bookie in memory, with subscriptions. It tells its connections to the test."""

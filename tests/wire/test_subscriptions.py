@@ -80,7 +80,8 @@ async def test_clients_of_before_get_a_stream_of_runs() -> None:
             assert address.runs is not None
             connection = await connect(address.runs, HELLO_GREETING)
             await connection.write(encode_hello(Hello("client", features=frozenset({"later"}))))
-            assert decode_hello(await connection.read() or b"").features == {"subscriptions"}
+            hello = decode_hello(await connection.read() or b"")
+            assert hello.features == {"subscriptions", "reads"}
             connection.abort()
             stub = RemoteBookie(address)
             await stub.add(7, KEY, run_of(0))

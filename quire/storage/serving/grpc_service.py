@@ -28,11 +28,9 @@ from quire.aio.timing import time_limit
 from quire.bookie import (
     QUIRE,
     QUIRE_TLS,
-    READ_ANSWER_BYTES_MAX,
     Bookie,
     BookieAddress,
     TlsPorts,
-    UseKind,
     list_all,
 )
 from quire.entry import BookieId, LedgerId
@@ -53,6 +51,7 @@ from quire.storage.serving.limits import (
     owner_of_call,
 )
 from quire.storage.serving.news_counts import NewsCounts
+from quire.storage.serving.read_stream import gathered_max, look_up
 from quire.storage.serving.refusals import Refusals
 from quire.storage.serving.run_listener import serve_runs
 from quire.storage.serving.stream_account import Origin
@@ -209,21 +208,8 @@ class BookieService:
                 await give_up(context)
 
     async def _read(self, request: pb.ReadRequest, trace: Trace, owner: str) -> bytes:
-        bytes_max = min(request.bytes_max, READ_ANSWER_BYTES_MAX)
-        async with self.reception.gathering.turn(owner, bytes_max):
-            with self.reception.reads.take(owner):
-                trace.accepted = self.reception.now()
-                found = await self.bookie.read(
-                    request.ledger,
-                    request.first,
-                    request.last,
-                    fence_key=request.fence_key if request.HasField("fence_key") else None,
-                    bytes_max=bytes_max,
-                )
-                trace.worked = self.reception.now()
-                kind = UseKind.RECOVERS if request.HasField("fence_key") else UseKind.READS
-                self.reception.uses.note(request.ledger, kind, PEER.get(), trace.worked)
-                return found
+        async with self.reception.gathering.turn(owner, gathered_max(request)):
+            return await look_up(self.reception, request, trace, owner)
 
     @_answers(pb.TailReply)
     async def ReadTail(self, request: pb.ReadTailRequest) -> pb.TailReply:  # noqa: N802

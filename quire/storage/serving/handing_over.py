@@ -1,4 +1,4 @@
-"""The way of a read's answer to its client: gathered within one budget, handed over within another.
+"""The way of an answer to its client: gathered within one budget, handed over within another.
 
     gathering     bytes that reads may gather at the same time (quota.py)
     unread        bytes of answers that clients have not taken, of all connections
@@ -14,6 +14,7 @@ counted: one copy beside ours.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -33,6 +34,55 @@ GATHERED_BYTES_MAX: Final = 16 * READ_ANSWER_BYTES_MAX
 
 _COPIES: Final = 2
 """Of the part that is on its way: the message, and what gRPC has of it."""
+
+
+class UntakenAnswers:
+    """The bytes of answers that wait to be written on one connection in plain frames.
+
+    Together they have one place in the budget, which is as old as the last progress: answers that
+    wait for others of their connection are not stalled. `drop` ends the connection.
+    """
+
+    __slots__ = ("_bookie", "_drop", "_is_over", "_owner", "_size", "_unread")
+
+    def __init__(
+        self, unread: HeldBytes, bookie: BookieId, owner: str, drop: Callable[[str], None]
+    ) -> None:
+        self._unread, self._bookie, self._owner, self._drop = unread, bookie, owner, drop
+        self._size = 0
+        self._is_over = False
+
+    def add(self, size: int) -> None:
+        """Count an answer. Raises `BookieBusyError` when there is no space for it."""
+        if self._is_over or not self._hold(self._size + size):
+            raise BookieBusyError(self._bookie, UNREAD)
+        self._size += size
+
+    def progressed(self) -> None:
+        """The client takes something."""
+        self._unread.renew(self)
+
+    def remove(self, size: int) -> None:
+        """Count an answer no longer: it was written, or given up."""
+        if self._is_over:
+            return
+        self._size -= size
+        if self._size:
+            self._hold(self._size)
+        else:
+            self._unread.release(self)
+
+    def _hold(self, size: int) -> bool:
+        return self._unread.hold(self, size, self._dropped, self._owner)
+
+    def _dropped(self, reason: str) -> None:
+        self._is_over = True
+        self._drop(reason)
+
+    def close(self) -> None:
+        """Count nothing any more: the connection is gone."""
+        self._is_over = True
+        self._unread.release(self)
 
 
 class NotTakenError(Exception):

@@ -70,7 +70,8 @@ class HeldBytes:
     def hold(
         self, holder: Hashable, size: int, drop: Callable[[str], None], owner: str = ""
     ) -> bool:
-        """Count bytes for a holder, or count its bytes anew; its age goes on.
+        """Count bytes for a holder, or count its bytes anew; its age goes on. A refusal leaves the
+        bytes that it had.
 
         Args:
             holder: the peer's connection or call.
@@ -79,18 +80,23 @@ class HeldBytes:
             owner: the peer that the holder belongs to.
 
         Returns:
-            Whether the holder has a place. It has none when there is no space, and the oldest
-            holder of the owner that holds most is within its grace.
+            Whether the holder has a place for the bytes. It has none when there is no space, and
+            the oldest holder of the owner that holds most is within its grace.
         """
         loop = asyncio.get_running_loop()
-        holding = self._holdings.get(holder)
+        holding, had = self._holdings.get(holder), 0
         if holding is None:
             holding = self._holdings[holder] = _Account(loop.time(), owner, drop)
+        else:
+            had = holding.size
         self._resize(holding, size)
         while self.total > self.bytes_max:
             oldest, found = self._victim()
             if loop.time() - found.since < self._grace:
-                self.release(holder)
+                if not had or self._holdings.get(holder) is not holding:
+                    self.release(holder)
+                else:
+                    self._resize(holding, had)
                 self._refusals.count(self._label, f"{self._what}: {self.bytes_max} bytes are held")
                 return False
             self._drop(oldest, f"{self._what}, and others need the space")
@@ -102,6 +108,13 @@ class HeldBytes:
         holding = self._holdings.pop(holder, None)
         if holding is not None:
             self._resize(holding, 0)
+
+    def renew(self, holder: Hashable) -> None:
+        """Begin the age of a holder anew: its peer makes progress. Harmless without bytes."""
+        holding = self._holdings.pop(holder, None)
+        if holding is not None:
+            holding.since = asyncio.get_running_loop().time()
+            self._holdings[holder] = holding
 
     def _resize(self, holding: _Account, size: int) -> None:
         self.total += size - holding.size

@@ -372,6 +372,12 @@ class Reception:
                 each.called(remote)
         return self._admitted(self.calls, "calls", owner_of_call(context))
 
+    def take_call(self, owner: str) -> str | None:
+        """Take a place for a call in plain frames, to be given back to `calls`; return the reason
+        of a refusal.
+        """
+        return self._take(self.calls, "calls", owner)
+
     def stream_of(self, owner: str) -> AbstractContextManager[str | None]:
         """Have a place for a stream of runs in the block; yields the reason of a refusal."""
         return self._admitted(self.streams, "connections", owner)
@@ -397,19 +403,24 @@ class Reception:
     def _admitted(
         self, quota: Quota, what: str, owner: str, amount: int = 1
     ) -> Iterator[str | None]:
-        if quota.take(owner, amount):
-            try:
-                yield None
-            finally:
+        refusal = self._take(quota, what, owner, amount)
+        try:
+            yield refusal
+        finally:
+            if refusal is None:
                 quota.give_back(owner, amount)
-            return
+
+    def _take(self, quota: Quota, what: str, owner: str, amount: int = 1) -> str | None:
+        """Take an amount for a peer; return the reason of a refusal."""
+        if quota.take(owner, amount):
+            return None
         amount = quota.fit(amount)
         reason = f"{quota.size // amount} {what} are open"
         if quota.held(owner) + amount > quota.peer_max:
             most = quota.peer_max // amount
             reason = f"{most} {what} of {owner or 'this client'} are open"
         self.refusals.count(what.partition(" ")[0], reason)
-        yield reason
+        return reason
 
     @property
     def first_message_seconds(self) -> float:

@@ -2,7 +2,8 @@
 
 Every connection is one stream of runs. It carries the messages and answers of the gRPC
 method `Add` (add_stream.py), without gRPC's work for each message. A client that offers
-`subscriptions` in its hello has a connection for these instead (subscriptions.py).
+`subscriptions` or `reads` in its hello has a connection for these instead (subscriptions.py,
+read_stream.py).
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from quire.aio.timing import time_limit
 from quire.storage.serving.add_stream import AddStream, decode_runs
 from quire.storage.serving.connection_port import ConnectionPort, listening
 from quire.storage.serving.limits import Reception, named_peer
+from quire.storage.serving.read_stream import ReadStream, decode_reads
 from quire.storage.serving.stream_account import Origin
 from quire.storage.serving.subscriptions import NewsStream, decode_subscriptions
 from quire.wire import bookie_pb2 as pb
@@ -29,6 +31,7 @@ from quire.wire.framed import (
 )
 from quire.wire.hello import (
     FEATURES,
+    READS,
     SUBSCRIPTIONS,
     Hello,
     Refusal,
@@ -83,6 +86,25 @@ class _Context:
     async def write(self, message: pb.AddReply | pb.NewsReply, /) -> None:
         await self._connection.write(message.SerializeToString())
 
+    async def send(self, *parts: bytes) -> None:
+        await self._connection.write(*parts)
+
+    def end(self) -> None:
+        self._connection.abort()
+
+
+_RUNS: Final = AddStream, decode_runs
+
+_USES: Final = {
+    SUBSCRIPTIONS: (NewsStream, decode_subscriptions),
+    READS: (ReadStream, decode_reads),
+}
+"""What serves a connection, and takes its messages apart, by the use that the client offers."""
+
+
+def _use_of(client: Hello) -> Any:
+    return next((_USES[each] for each in _USES if each in client.features), _RUNS)
+
 
 class _RunPort(ConnectionPort):
     """The connections of one listening socket."""
@@ -125,21 +147,19 @@ class _RunPort(ConnectionPort):
                     if self._refused >= REFUSED_MAX:
                         return
                     place.enter_context(self._refusing())
-                has_news = False
+                use: Any = _RUNS
                 if connection.greeting == HELLO_GREETING:
                     client = await self._meet(connection, full)
                     if client is None:
                         return
-                    stream, has_news = client.stream, SUBSCRIPTIONS in client.features
+                    stream, use = client.stream, _use_of(client)
                 elif connection.peer.complaint is not None or full is not None:
                     return  # it greets as before there was TLS, and has no place for a reason
                 identity = connection.peer.identity
                 origin = Origin(named_peer(identity, connection.address), stream, owner)
                 seconds = self._reception.limits.first_message_seconds
                 spoke = partial(self._seats.spoke, connection)
-                serve, decode = (
-                    (NewsStream, decode_subscriptions) if has_news else (AddStream, decode_runs)
-                )
+                serve, decode = use
                 context = _Context(connection, seconds, spoke, decode)
                 await serve(self._reception, context, identity, origin).serve()
         except Exception as error:

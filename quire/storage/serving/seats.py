@@ -5,7 +5,8 @@ A stranger opens connections until none is left for clients. So connections are 
 * A connection that has greeted and sent nothing yet makes space for others, the
   oldest first. A client opens a connection when it has runs to send.
 * A peer has its share of the places.
-* The last eighth of them is for peers with few connections: a client has one or two to a bookie.
+* The last eighth of them is for peers with few connections: a client has up to three to
+  a bookie.
 
 Invariant: at most `size` connections have places, and at most `peer_max` of one peer. Pure. Not
 here: connections that have not greeted (run_listener.py), and those over gRPC (idlers.py).

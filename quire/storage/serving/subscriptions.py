@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import closing
 from typing import Any, Final, Protocol
 
 from quire.aio.tasks import Tasks
@@ -34,6 +35,7 @@ from quire.errors import (
 from quire.requests import REQUEST_ID, Trace, requesting, run_id
 from quire.rights.calls import SUBSCRIBE
 from quire.run import ScannedRun, pack_run, scan_run
+from quire.storage.serving.handing_over import UntakenAnswers
 from quire.storage.serving.limits import Reception
 from quire.storage.serving.news_counts import NewsCounts
 from quire.storage.serving.stream_account import NOWHERE, Origin
@@ -74,6 +76,10 @@ class NewsContext(Protocol):
 
     async def write(self, message: pb.NewsReply, /) -> None:
         """Send a message, waiting for space."""
+        ...
+
+    def end(self) -> None:
+        """End the connection at once: the client takes nothing."""
         ...
 
 
@@ -181,6 +187,9 @@ class NewsStream:
         self._places: dict[int, tuple[Place, asyncio.Task[None]]] = {}
         self._tasks = Tasks(self._broken)
         self._writing = asyncio.Lock()
+        self._untaken = UntakenAnswers(
+            reception.unread, reception.bookie_id, origin.owner, lambda _: context.end()
+        )
         self._is_met = False
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -189,7 +198,8 @@ class NewsStream:
 
         Raises the errors of the context.
         """
-        with self._reception.streaming(self), self._reception.news.client():
+        untaken = closing(self._untaken)
+        with self._reception.streaming(self), self._reception.news.client(), untaken:
             receiving = asyncio.ensure_future(self._receive())
             try:
                 await asyncio.wait([receiving, self._over], return_when="FIRST_COMPLETED")
@@ -291,7 +301,7 @@ class NewsStream:
         bytes_max = place.bytes_max
         async with reception.gathering.turn(self._origin.owner, bytes_max):
             run = await self._read(place, newest.last, bytes_max)
-            await self._push(number, place, tail, run, trace)
+        await self._push(number, place, tail, run, trace)
         return bool(tail.fenced)
 
     async def _push(
@@ -300,7 +310,14 @@ class NewsStream:
         """Send news and count them; if that takes long since they were there, it is logged."""
         reception, origin = self._reception, self._origin
         trace.worked, first = reception.now(), place.first
-        await self._send(place.news(number, tail, run))
+        news = place.news(number, tail, run)
+        cost = cost_of(news)
+        self._untaken.add(cost)
+        try:
+            await self._send(news)
+            self._untaken.progressed()
+        finally:
+            self._untaken.remove(cost)
         entries, size = (0, 0) if run is None else (run.count, len(run.data))
         reception.news.sent(entries, size)
         about = {"bookie": reception.bookie_id, "ledger": place.ledger, "entry": first}

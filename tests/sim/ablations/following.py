@@ -1,4 +1,4 @@
-"""Safeguards of followers that share a tail, and of subscriptions."""
+"""Safeguards of followers that share a tail, of subscriptions, and of reads in plain frames."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ from quire.ledger import fetch
 from quire.ledger.following import SharedTail, _Place
 from quire.ledger.news_link import PushedTail
 from quire.ledger.pushed import PushedEntries
+from quire.ledger.read_link import ReadFeed
 from quire.ledger.recent import RecentEntries
 from quire.ledger.subscription import Subscribable
 from quire.ledger.verify import pushed_entries
+from quire.requests import Trace
+from quire.storage.serving import read_stream
+from quire.storage.serving.limits import Reception
 from quire.storage.serving.subscriptions import Place
+from quire.wire import bookie_pb2 as pb
+from quire.wire.framed_reads import number_of
+from quire.wire.varint import varint
 from tests.sim.ablations.patch import Patch
 
 
@@ -76,3 +83,25 @@ def read_what_came_first() -> list[Patch]:
         return sorted(found, key=lambda entry: entry.entry)
 
     return [(fetch, "read_pushed", read_pushed)]
+
+
+def read_without_a_fence() -> list[Patch]:
+    whole = read_stream.look_up
+
+    async def look_up(
+        reception: Reception, request: pb.ReadRequest, trace: Trace, owner: str
+    ) -> bytes:
+        request.ClearField("fence_key")
+        return await whole(reception, request, trace, owner)
+
+    return [(read_stream, "look_up", look_up)]
+
+
+def answer_the_oldest_read() -> list[Patch]:
+    whole = ReadFeed._take
+
+    def take(self: ReadFeed, message: bytes) -> None:
+        number, at = number_of(message)
+        whole(self, varint(next(iter(self._gathering), number)) + message[at:])
+
+    return [(ReadFeed, "_take", take)]

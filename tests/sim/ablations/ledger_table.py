@@ -130,6 +130,14 @@ LEDGER: Final = (
         "tests/ledger/test_subscribing.py has it",
     ),
     Ablation("a small read has every entry", "ledger", following.read_what_came_first),
+    Ablation("a read in a frame fences if it should", "ledger", following.read_without_a_fence),
+    Ablation(
+        "an answer in a frame is that of its number",
+        "ledger",
+        following.answer_the_oldest_read,
+        "redundant: an entry is sealed with its ids, so a reader asks the next bookie; "
+        "tests/ledger/test_read_link.py has it",
+    ),
     Ablation("a bookie pushes against credit", "ledger", following.push_without_credit),
     Ablation("numbered entries wait for those before them", "numbered", writing.send_over_a_gap),
     Ablation("an entry id is taken once", "numbered", writing.take_an_id_again),

@@ -343,6 +343,9 @@ def test_a_client_that_has_left_is_no_error_of_the_bookie(
         async def write(self, message: pb.NewsReply, /) -> None:
             raise ConnectionError("the connection is closed")
 
+        def end(self) -> None:
+            raise AssertionError("it takes what it is sent")
+
     async def main() -> None:
         bookie = MemoryBookie("b1")
         await add(bookie, 0, 1, lac=0)

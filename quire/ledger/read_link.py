@@ -1,0 +1,367 @@
+"""Reads at one bookie: the client's end of a connection for them.
+
+All reads of a client at a bookie share one connection, and are answered in any order. It is made
+for the first of them. A bookie that does not offer reads there, has no place for one more
+connection, or cannot be reached there, is left alone for a while: its reads are calls over gRPC
+meanwhile (remote.py).
+
+A connection breaks as a whole: the reads on it end, and the next one makes another. A connection
+that brings nothing for the whole time of a read is used no more: its other side may be gone without
+a word. Neither is one whose certificates were renewed. Both go with their last answer, or with its
+time. A connection without a read for a minute is ended, too: a bookie has places for so many.
+
+A read has one limit of time, for its connection and its answer.
+
+Not here: how messages travel (wire/run_calls.py), and what is in an answer (fetch.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from copy import copy
+from typing import Final
+
+from quire.aio.tasks import Tasks
+from quire.aio.timing import time_limit
+from quire.entry import BookieId
+from quire.errors import BookieUnavailableError, QuireError
+from quire.ledger.news_link import CLOSED, LEFT_ALONE_SECONDS, error_of
+from quire.wire import bookie_pb2 as pb
+from quire.wire.framed_reads import REFUSAL, encode_give_up, encode_question, number_of
+from quire.wire.reads import NoMessageError, decode_part
+from quire.wire.run_calls import (
+    ReadCall,
+    StreamOverError,
+    StreamRefusedError,
+    StreamUntrustedError,
+)
+
+LONG_SHARE: Final = 0.9
+"""This part of a read's time is all of it: a connection made for it took the rest."""
+
+IDLE_SECONDS: Final = 60.0
+"""A connection without a read for so long is ended."""
+
+UNREACHED_SECONDS: Final = 1.0
+"""How long a port that could not be reached is left alone."""
+
+
+class _Gathering:
+    """One answer on its way, with the parts that have come."""
+
+    __slots__ = ("answered", "parts", "received")
+
+    def __init__(self, answered: asyncio.Future[bytes]) -> None:
+        self.answered = answered
+        self.parts: list[bytes | memoryview] = []
+        self.received = 0
+
+    def take(self, message: bytes, at: int, size_max: int) -> bool:
+        """Take a part in; return whether it was the last. Raises `NoMessageError`."""
+        try:
+            size, data = decode_part(message, at)
+        except QuireError as error:
+            self._settle(error)
+            return True
+        self.received += len(data)
+        if not data or self.received > size or size > size_max:
+            raise NoMessageError(f"{self.received} of {size} bytes of a run")
+        self.parts.append(data)
+        if self.received < size:
+            return False
+        self._settle(b"".join(self.parts))
+        return True
+
+    def _settle(self, outcome: bytes | QuireError) -> None:
+        if self.answered.done():
+            return
+        if isinstance(outcome, QuireError):
+            self.answered.set_exception(outcome)
+        else:
+            self.answered.set_result(outcome)
+
+
+class ReadFeed:
+    """One connection, from its first read to its break."""
+
+    def __init__(self, call: ReadCall, bookie: BookieId, size_max: int, seconds: float) -> None:
+        """Answers are of `size_max` bytes at most, and a read takes `seconds` at most."""
+        self.call = call
+        self.broken: QuireError | None = None
+        self._bookie = bookie
+        self._size_max = size_max
+        self._seconds = seconds
+        self._last = 0
+        self._gathering: dict[int, _Gathering] = {}
+        self._writing = asyncio.Lock()
+        self._heard_at = asyncio.get_running_loop().time()
+        """Of the last message of the bookie; its hello was one."""
+        self.is_retired = False
+        """Whether it goes with its last answer: the next read uses another connection."""
+        self._tasks = Tasks()
+        self._tasks.start(self._receive(), f"reads at bookie {bookie}")
+        self._look_for_use(-1)
+
+    async def read(self, request: pb.ReadRequest, request_id: str, ends: float) -> bytes:
+        """Return the run that the bookie answers until a time of the loop.
+
+        Raises:
+            QuireError: the bookie's, and `BookieUnavailableError` for a connection that breaks, or
+                when no answer came in time.
+
+        Cancellation: the bookie hears that the answer is wanted no more.
+        """
+        self._last = number = self._last + 1
+        loop, is_asked = asyncio.get_running_loop(), False
+        begun = loop.time()
+        found = self._gathering[number] = _Gathering(loop.create_future())
+        try:
+            if self.broken is not None:
+                raise copy(self.broken)
+            question = encode_question(number, request_id, request.SerializeToString())
+            async with time_limit(max(0.0, ends - begun)):
+                async with self._writing:
+                    await self.call.write(*question)
+                is_asked = True
+                return await found.answered
+        except TimeoutError:
+            error = self._unavailable(f"no answer within {self._seconds:g} s")
+            self._look_for_silence(begun, is_asked, error)
+            raise error from None
+        except StreamOverError as error:
+            if self.broken is not None:  # the reason is known better
+                raise copy(self.broken) from error
+            raise error_of(self._bookie, error) from error
+        finally:
+            if not found.answered.cancel() and not found.answered.cancelled():
+                found.answered.exception()  # looked at: the caller may be gone
+            is_open = self._gathering.pop(number, None) is not None and self.broken is None
+            if is_asked and is_open:
+                self._tasks.start(self._give_up(number), f"a read given up at {self._bookie}")
+            self._end_if_last()
+
+    def _look_for_silence(self, begun: float, is_asked: bool, error: QuireError) -> None:
+        """The time of a read is over: use the connection no more if it was as long without a word,
+        or end it if nothing leaves.
+        """
+        now, long = asyncio.get_running_loop().time(), LONG_SHARE * self._seconds
+        if not is_asked and now - begun >= long:
+            self.fail(error)
+        elif now - self._heard_at >= long:
+            self.retire()
+
+    def _look_for_use(self, last: int) -> None:
+        """End the connection if no read has come since the last look."""
+        if self._last == last and not self._gathering:
+            self._fail(CLOSED)
+        elif self.broken is None:
+            loop = asyncio.get_running_loop()
+            self._idle = loop.call_later(IDLE_SECONDS, self._look_for_use, self._last)
+
+    async def _give_up(self, number: int) -> None:
+        try:
+            async with self._writing:
+                await self.call.write(encode_give_up(number))
+        except StreamOverError:
+            pass  # there is nothing left to give up
+
+    async def _receive(self) -> None:
+        try:
+            while (message := await self.call.read()) is not None:
+                self._heard_at = asyncio.get_running_loop().time()
+                self._take(message)
+            self._fail("it closed the connection")
+        except (NoMessageError, StreamOverError) as error:
+            self.fail(error_of(self._bookie, error))
+        except QuireError as error:
+            self.fail(error)
+        finally:
+            self._fail("the connection was closed")
+
+    def _take(self, message: bytes) -> None:
+        number, at = number_of(message)
+        if number == REFUSAL:
+            decode_part(message, at)  # raises the reason
+            raise NoMessageError("a refusal without a reason")
+        found = self._gathering.get(number)
+        if found is None:
+            if number > self._last:
+                raise NoMessageError(f"an answer to read {number}, which was not asked")
+            return  # it was given up meanwhile
+        if found.take(message, at, self._size_max):
+            del self._gathering[number]
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the next read may use it."""
+        return self.broken is None and not self.is_retired
+
+    def retire(self) -> None:
+        """End the connection with its last answer."""
+        self.is_retired = True
+        self._end_if_last()
+
+    def _end_if_last(self) -> None:
+        if self.is_retired and not self._gathering:
+            self._fail(CLOSED)
+
+    def fail(self, error: QuireError) -> None:
+        """End the connection and all reads. The first reason given stays."""
+        if self.broken is not None:
+            return
+        self.broken = error
+        self._idle.cancel()
+        gathering, self._gathering = self._gathering, {}
+        for found in gathering.values():
+            if not found.answered.done():
+                found.answered.set_exception(copy(error))
+        self.call.cancel()
+        self._tasks.cancel_others()
+
+    def _fail(self, reason: str) -> None:
+        self.fail(self._unavailable(reason))
+
+    def _unavailable(self, reason: str) -> BookieUnavailableError:
+        return BookieUnavailableError(self._bookie, reason)
+
+    async def close(self) -> None:
+        """End the connection; return when its tasks have ended."""
+        self._fail(CLOSED)
+        await self._tasks.stop()
+
+
+class ReadLink:
+    """The reads of one link.
+
+    `open_call` opens a connection, or returns None where the bookie has no port for it.
+    `is_outdated` tells whether a connection has to be replaced. Answers are of `size_max` bytes at
+    most.
+    """
+
+    def __init__(
+        self,
+        bookie: BookieId,
+        open_call: Callable[[], ReadCall | None],
+        timeout: float,
+        size_max: int,
+        is_outdated: Callable[[ReadCall], bool] = lambda _: False,
+    ) -> None:
+        self._bookie = bookie
+        self._open_call = open_call
+        self._timeout = timeout
+        self._size_max = size_max
+        self._is_outdated = is_outdated
+        self._feed: ReadFeed | None = None
+        self._before: list[ReadFeed] = []
+        """Feeds that were replaced, and may still be ending."""
+        self._opening = asyncio.Lock()
+        self._attempts = 0
+        """To open a connection, that have ended."""
+        self._error: QuireError | None = None
+        """Of the last attempt."""
+        self._meeting: ReadCall | None = None
+        """The connection that is being made."""
+        self._is_closed = False
+        self._left_alone_until = float("-inf")
+
+    async def read(self, request: pb.ReadRequest, request_id: str) -> bytes | None:
+        """Return the run that the bookie answers; None if it has to be asked in another way.
+
+        Raises as `ReadFeed.read`, and `ClientRefusedError` and `UntrustedBookieError`.
+        """
+        feed, ends = self._feed, asyncio.get_running_loop().time() + self._timeout
+        if feed is None or not feed.is_usable or self._is_outdated(feed.call):
+            feed = await self._opened_in_time(feed)
+            if feed is None:
+                return None
+        return await feed.read(request, request_id, ends)
+
+    async def _opened_in_time(self, before: ReadFeed | None) -> ReadFeed | None:
+        try:
+            async with time_limit(self._timeout):
+                return await self._opened(before)
+        except TimeoutError:
+            raise self._unavailable(f"no hello within {self._timeout:g} s") from None
+
+    async def _opened(self, before: ReadFeed | None) -> ReadFeed | None:
+        """Return a connection in place of another; None if the bookie is asked in another way."""
+        attempts = self._attempts
+        async with self._opening:
+            if self._is_closed:
+                raise self._unavailable(CLOSED)
+            if self._attempts != attempts:  # another read has tried meanwhile
+                if self._error is not None:
+                    raise copy(self._error)
+                before = self._feed
+                if before is None or before.is_usable:
+                    return before
+            if before is not None:
+                self._feed = None
+                before.retire()
+                self._before = [*(each for each in self._before if each.broken is None), before]
+            if asyncio.get_running_loop().time() < self._left_alone_until:
+                return None
+            self._error = None
+            try:
+                self._feed = await self._open()
+            except QuireError as error:
+                self._attempts, self._error = self._attempts + 1, error
+                raise
+            self._attempts += 1  # not that of a read that was cancelled: the next one tries
+            return self._feed
+
+    async def _open(self) -> ReadFeed | None:
+        self._meeting = call = self._open_call()
+        if call is None:
+            return None
+        feed, begun = None, asyncio.get_running_loop().time()
+        try:
+            if await self._meet(call) and not self._is_closed:
+                feed = ReadFeed(call, self._bookie, self._size_max, self._timeout)
+        except asyncio.CancelledError:
+            if asyncio.get_running_loop().time() - begun >= self._timeout / 2:
+                self._leave_alone(LEFT_ALONE_SECONDS)
+            if not self._is_closed or _is_cancelled():
+                raise  # else `close` has cancelled the connection alone
+        finally:
+            self._meeting = None
+            if feed is None:
+                call.cancel()
+        if self._is_closed:
+            raise self._unavailable(CLOSED)
+        return feed
+
+    async def _meet(self, call: ReadCall) -> bool:
+        try:
+            if await call.is_offered():
+                return True
+        except StreamRefusedError as error:
+            if not error.refusal.is_passing:
+                raise error_of(self._bookie, error) from error
+        except (NoMessageError, StreamUntrustedError) as error:
+            raise error_of(self._bookie, error) from error
+        except StreamOverError:
+            self._leave_alone(UNREACHED_SECONDS)
+            return False
+        self._leave_alone(LEFT_ALONE_SECONDS)
+        return False
+
+    def _leave_alone(self, seconds: float) -> None:
+        self._left_alone_until = asyncio.get_running_loop().time() + seconds
+
+    def _unavailable(self, reason: str) -> BookieUnavailableError:
+        return BookieUnavailableError(self._bookie, reason)
+
+    async def close(self) -> None:
+        """End the connection, or the attempt to make it."""
+        self._is_closed = True
+        if self._meeting is not None:
+            self._meeting.cancel()
+        for feed in (*self._before, *([self._feed] if self._feed else [])):
+            await feed.close()
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
