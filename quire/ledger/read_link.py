@@ -7,8 +7,8 @@ meanwhile (remote.py).
 
 A connection breaks as a whole: the reads on it end, and the next one makes another. A connection
 that brings nothing for the whole time of a read is used no more: its other side may be gone without
-a word. Neither is one whose certificates were renewed. Both go with their last answer, or with its
-time. A connection without a read for a minute is ended, too: a bookie has places for so many.
+a word. After new certificates it is used no more, either. Both go with their last answer, or with
+its time. A connection without a read for a minute is ended, too: a bookie has places for so many.
 
 A read has one limit of time, for its connection and its answer.
 
@@ -96,7 +96,7 @@ class ReadFeed:
         self._gathering: dict[int, _Gathering] = {}
         self._writing = asyncio.Lock()
         self._heard_at = asyncio.get_running_loop().time()
-        """Of the last message of the bookie; its hello was one."""
+        """Time of the last message of the bookie; its hello was one."""
         self.is_retired = False
         """Whether it goes with its last answer: the next read uses another connection."""
         self._tasks = Tasks()
@@ -257,9 +257,9 @@ class ReadLink:
         """Feeds that were replaced, and may still be ending."""
         self._opening = asyncio.Lock()
         self._attempts = 0
-        """To open a connection, that have ended."""
+        """Attempts to open a connection that have ended."""
         self._error: QuireError | None = None
-        """Of the last attempt."""
+        """The error of the last attempt."""
         self._meeting: ReadCall | None = None
         """The connection that is being made."""
         self._is_closed = False

@@ -24,7 +24,7 @@ from quire.entry import BookieId, EntryId, Sealer
 from quire.ledger.ledger_record import LedgerRecord
 
 NO_SUSPECTS: Final[Mapping[BookieId, float]] = {}
-"""Of all ledgers at rest without suspects."""
+"""Shared by all ledgers at rest without suspects."""
 
 
 @dataclass(frozen=True, slots=True)

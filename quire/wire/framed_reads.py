@@ -1,7 +1,7 @@
 """The messages of reads on a connection of their own (docs/formats.md, "Reads"). Pure.
 
 A connection whose sides both offer `reads` carries these messages instead of runs. A client asks,
-and the bookie answers in any order; a number tells which answer is whose. The parts of an answer
+and the bookie answers in any order; a number ties an answer to its question. The parts of an answer
 are in order. Question and parts are the messages of the gRPC method `Read`.
 
     question  = number varint | length of the id varint | request id | ReadRequest

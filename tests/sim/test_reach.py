@@ -148,7 +148,6 @@ UNREACHED: Final = {
     "storage/disk/local_file.py": "contract",
     "storage/ledger_system.py": "bookkeeper/serving/test_system.py",
     "storage/serving/connection_port.py": "wire",
-    "storage/serving/handing_over.py": "storage/serving/test_handing_over.py",
     "storage/serving/idlers.py": "storage/serving/test_idlers.py",
     "storage/serving/metered.py": "storage/serving/test_metrics.py",
     "storage/serving/metrics.py": "storage/serving/test_metrics.py",

@@ -109,7 +109,7 @@ def _mark(value: Any) -> bool:
 
 
 NO_SETTINGS: Final[Mapping[str, str]] = {}
-"""Of all manifests without settings: a process may hold a hundred thousand."""
+"""Shared by all manifests without settings: a process may hold a hundred thousand."""
 
 
 def _settings(value: Any) -> bool:
