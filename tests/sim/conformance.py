@@ -40,6 +40,8 @@ class Conformance:
         self._tokens = count(1)
         self.heard: Callable[[LedgerId, Event], None] = _unheard
         """Told of every event when it was written down."""
+        self.heard_of_older: Callable[[LedgerId, Event], None] = _unheard
+        """Told of the events of ledgers whose traces have ended."""
 
     def put_back(self) -> None:
         """The store is an older copy of itself. The specification has this step (`Revive`,
@@ -57,7 +59,9 @@ class Conformance:
 
     def add(self, ledger: LedgerId, event: Event) -> None:
         """Write an event down where it happened."""
-        if ledger not in self._older:
+        if ledger in self._older:
+            self.heard_of_older(ledger, event)
+        else:
             self._traces.setdefault(ledger, []).append(event)
             self.heard(ledger, event)
 

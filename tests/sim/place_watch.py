@@ -62,19 +62,29 @@ class PlaceWatch:
         """In journals by a life that may have ended before it told that they are durable."""
         self._heard = world.conformance.heard
         world.conformance.heard = self._hear
+        world.conformance.heard_of_older = self._note
         world.metadata_watch.has_repairs = True
         world.on_start = self._started
         # First: the metadata watch asks what bookies vouch for.
         world.tree.listeners.insert(0, self._changed)
 
     def _hear(self, ledger: LedgerId, event: Event) -> None:
+        self._note(ledger, event)
+        if event.kind is Kind.DISOWNED:
+            self._guarded(self._given_up, event.bookie, ledger)
+        self._heard(ledger, event)
+
+    def _note(self, ledger: LedgerId, event: Event) -> None:
+        """Note the entries that a bookie has, or has no more. Those of a ledger that is older than
+        its store are copied as well.
+        """
         if event.kind in DURABLE:
             self._held[event.bookie, ledger].update(event.entries)
         if event.kind is Kind.FOUND:
             self._found[event.bookie, ledger].update(event.entries)
         if event.kind is Kind.DISOWNED:
-            self._guarded(self._given_up, event.bookie, ledger)
-        self._heard(ledger, event)
+            self._held[event.bookie, ledger].clear()
+            self._found[event.bookie, ledger].clear()
 
     def _changed(self, path: str, value: bytes | None, version: int) -> None:
         """Listener of the tree."""
@@ -97,8 +107,6 @@ class PlaceWatch:
     def _given_up(self, bookie: BookieId, ledger: LedgerId) -> None:
         """A bookie has dropped a ledger as superfluous."""
         self._world.bookie_watch.disowned(bookie, ledger)
-        self._held[bookie, ledger].clear()
-        self._found[bookie, ledger].clear()
         metadata = self._world.metadata_watch.current.get(ledger)
         if metadata is None:  # deleted meanwhile
             return
