@@ -24,16 +24,16 @@ __all__ = ["Home", "at_home", "home_here", "this_thread"]
 
 
 class Home:
-    """The loop of handles: the loop they are made in, or else the loop of the first check.
+    """The loop of handles: a given one, or else the loop of the first check.
 
-    `made_anywhere`: the handle is made outside a coroutine, so that loop may differ: a
-    notebook's, when `quire.sync` makes the handle.
+    A handle that is made outside a coroutine gives none: `quire.sync` makes it in another loop than
+    a notebook's.
     """
 
     __slots__ = ("__weakref__", "_loop", "runs", "thread")
 
-    def __init__(self, *, made_anywhere: bool = False) -> None:
-        self._loop = None if made_anywhere else _running()
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop
         self.thread: int | None = None
         """The thread of the last check: a hot path compares it."""
         self.runs: Callable[[], bool] = _never if self._loop is None else self._loop.is_running
@@ -70,7 +70,7 @@ def home_here() -> Home:
         return Home()
     home = _HOMES.get(id(loop))
     if home is None:
-        home = _HOMES[id(loop)] = Home()
+        home = _HOMES[id(loop)] = Home(loop)
     return home
 
 

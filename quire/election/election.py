@@ -113,7 +113,7 @@ class Election:
         self._store = store
         self._rng = rng
         self._session_timeout = session_timeout
-        self._home = Home(made_anywhere=True)
+        self._home = Home()
         self._terms: dict[Leadership, Session] = {}
         """The leaderships that last, each with the session that carries it."""
         self._meter = meter

@@ -3,7 +3,8 @@
 All reads of a client at a bookie share one connection, and are answered in any order. It is made
 for the first of them. A bookie that does not offer reads there, has no place for one more
 connection, or cannot be reached there, is left alone for a while: its reads are calls over gRPC
-meanwhile (remote.py).
+meanwhile (remote.py). So are reads for which the connection is not made in a moment: a network may
+drop what is sent to this port, and let gRPC pass.
 
 A connection breaks as a whole: the reads on it end, and the next one makes another. A connection
 that brings nothing for the whole time of a read is used no more: its other side may be gone without
@@ -19,9 +20,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from typing import Final
 
+from quire.aio.once import Once
 from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
 from quire.entry import BookieId
@@ -42,6 +45,9 @@ LONG_SHARE: Final = 0.9
 
 IDLE_SECONDS: Final = 60.0
 """A connection without a read for so long is ended."""
+
+PATIENCE_SECONDS: Final = 0.5
+"""How long reads wait for a connection: some ways to and fro between continents."""
 
 UNREACHED_SECONDS: Final = 1.0
 """How long a port that could not be reached is left alone."""
@@ -95,7 +101,7 @@ class ReadFeed:
         self._last = 0
         self._gathering: dict[int, _Gathering] = {}
         self._writing = asyncio.Lock()
-        self._heard_at = asyncio.get_running_loop().time()
+        self._heard_at = _now()
         """Time of the last message of the bookie; its hello was one."""
         self.is_retired = False
         """Whether it goes with its last answer: the next read uses another connection."""
@@ -145,7 +151,7 @@ class ReadFeed:
         """The time of a read is over: use the connection no more if it was as long without a word,
         or end it if nothing leaves.
         """
-        now, long = asyncio.get_running_loop().time(), LONG_SHARE * self._seconds
+        now, long = _now(), LONG_SHARE * self._seconds
         if not is_asked and now - begun >= long:
             self.fail(error)
         elif now - self._heard_at >= long:
@@ -169,7 +175,7 @@ class ReadFeed:
     async def _receive(self) -> None:
         try:
             while (message := await self.call.read()) is not None:
-                self._heard_at = asyncio.get_running_loop().time()
+                self._heard_at = _now()
                 self._take(message)
             self._fail("it closed the connection")
         except (NoMessageError, StreamOverError) as error:
@@ -231,6 +237,16 @@ class ReadFeed:
         await self._tasks.stop()
 
 
+class _Attempt:
+    """An attempt to make a connection, until its outcome is known."""
+
+    def __init__(self, begun: float) -> None:
+        self.patient_until = begun + PATIENCE_SECONDS
+        self.is_over = Once()
+        self.outcome: ReadFeed | QuireError | None = None
+        """None: the bookie has to be asked in another way."""
+
+
 class ReadLink:
     """The reads of one link.
 
@@ -255,13 +271,8 @@ class ReadLink:
         self._feed: ReadFeed | None = None
         self._before: list[ReadFeed] = []
         """Feeds that were replaced, and may still be ending."""
-        self._opening = asyncio.Lock()
-        self._attempts = 0
-        """Attempts to open a connection that have ended."""
-        self._error: QuireError | None = None
-        """The error of the last attempt."""
-        self._meeting: ReadCall | None = None
-        """The connection that is being made."""
+        self._opening: _Attempt | None = None
+        self._tasks = Tasks()
         self._is_closed = False
         self._left_alone_until = float("-inf")
 
@@ -270,85 +281,76 @@ class ReadLink:
 
         Raises as `ReadFeed.read`, and `ClientRefusedError` and `UntrustedBookieError`.
         """
-        feed, ends = self._feed, asyncio.get_running_loop().time() + self._timeout
+        feed, ends = self._feed, _now() + self._timeout
         if feed is None or not feed.is_usable or self._is_outdated(feed.call):
-            feed = await self._opened_in_time(feed)
+            feed = await self._another(feed)
             if feed is None:
                 return None
         return await feed.read(request, request_id, ends)
 
-    async def _opened_in_time(self, before: ReadFeed | None) -> ReadFeed | None:
-        try:
-            async with time_limit(self._timeout):
-                return await self._opened(before)
-        except TimeoutError:
-            raise self._unavailable(f"no hello within {self._timeout:g} s") from None
-
-    async def _opened(self, before: ReadFeed | None) -> ReadFeed | None:
+    async def _another(self, before: ReadFeed | None) -> ReadFeed | None:
         """Return a connection in place of another; None if the bookie is asked in another way."""
-        attempts = self._attempts
-        async with self._opening:
-            if self._is_closed:
-                raise self._unavailable(CLOSED)
-            if self._attempts != attempts:  # another read has tried meanwhile
-                if self._error is not None:
-                    raise copy(self._error)
-                before = self._feed
-                if before is None or before.is_usable:
-                    return before
+        if self._is_closed:
+            raise self._unavailable(CLOSED)
+        opening = self._opening
+        if opening is None:
             if before is not None:
                 self._feed = None
                 before.retire()
                 self._before = [*(each for each in self._before if each.broken is None), before]
-            if asyncio.get_running_loop().time() < self._left_alone_until:
+            opening = self._begin_to_open()
+            if opening is None:
                 return None
-            self._error = None
-            try:
-                self._feed = await self._open()
-            except QuireError as error:
-                self._attempts, self._error = self._attempts + 1, error
-                raise
-            self._attempts += 1  # not that of a read that was cancelled: the next one tries
-            return self._feed
+        with suppress(TimeoutError):
+            async with time_limit(max(0.0, opening.patient_until - _now())):
+                await opening.is_over.wait()
+        if isinstance(opening.outcome, QuireError):
+            raise copy(opening.outcome)
+        return opening.outcome
 
-    async def _open(self) -> ReadFeed | None:
-        self._meeting = call = self._open_call()
+    def _begin_to_open(self) -> _Attempt | None:
+        call = None if _now() < self._left_alone_until else self._open_call()
         if call is None:
             return None
-        feed, begun = None, asyncio.get_running_loop().time()
-        try:
-            if await self._meet(call) and not self._is_closed:
-                feed = ReadFeed(call, self._bookie, self._size_max, self._timeout)
-        except asyncio.CancelledError:
-            if asyncio.get_running_loop().time() - begun >= self._timeout / 2:
-                self._leave_alone(LEFT_ALONE_SECONDS)
-            if not self._is_closed or _is_cancelled():
-                raise  # else `close` has cancelled the connection alone
-        finally:
-            self._meeting = None
-            if feed is None:
-                call.cancel()
-        if self._is_closed:
-            raise self._unavailable(CLOSED)
-        return feed
+        self._opening = opening = _Attempt(_now())
+        self._tasks.start(self._open(opening, call), f"a connection for reads at {self._bookie}")
+        return opening
 
-    async def _meet(self, call: ReadCall) -> bool:
+    async def _open(self, opening: _Attempt, call: ReadCall) -> None:
+        """Open a connection; reads wait for the outcome, or not any more."""
+        try:
+            async with time_limit(self._timeout):
+                opening.outcome = await self._meet(call)
+        except TimeoutError:
+            self._leave_alone(LEFT_ALONE_SECONDS)
+        except asyncio.CancelledError:  # by `close`
+            opening.outcome = self._unavailable(CLOSED)
+            raise
+        finally:
+            if isinstance(opening.outcome, ReadFeed):
+                self._feed = opening.outcome
+            else:
+                call.cancel()
+            self._opening = None
+            opening.is_over.happen()
+
+    async def _meet(self, call: ReadCall) -> ReadFeed | QuireError | None:
         try:
             if await call.is_offered():
-                return True
+                return ReadFeed(call, self._bookie, self._size_max, self._timeout)
         except StreamRefusedError as error:
             if not error.refusal.is_passing:
-                raise error_of(self._bookie, error) from error
+                return error_of(self._bookie, error)
         except (NoMessageError, StreamUntrustedError) as error:
-            raise error_of(self._bookie, error) from error
+            return error_of(self._bookie, error)
         except StreamOverError:
             self._leave_alone(UNREACHED_SECONDS)
-            return False
+            return None
         self._leave_alone(LEFT_ALONE_SECONDS)
-        return False
+        return None
 
     def _leave_alone(self, seconds: float) -> None:
-        self._left_alone_until = asyncio.get_running_loop().time() + seconds
+        self._left_alone_until = _now() + seconds
 
     def _unavailable(self, reason: str) -> BookieUnavailableError:
         return BookieUnavailableError(self._bookie, reason)
@@ -356,12 +358,10 @@ class ReadLink:
     async def close(self) -> None:
         """End the connection, or the attempt to make it."""
         self._is_closed = True
-        if self._meeting is not None:
-            self._meeting.cancel()
+        await self._tasks.stop()
         for feed in (*self._before, *([self._feed] if self._feed else [])):
             await feed.close()
 
 
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+def _now() -> float:
+    return asyncio.get_running_loop().time()

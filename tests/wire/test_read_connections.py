@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from quire.errors import (
     QuireError,
     WrongBookieError,
 )
+from quire.ledger import read_link
 from quire.ledger.remote import RemoteBookie
 from quire.rights.roles import Action
 from quire.storage.serving import run_listener
@@ -151,3 +153,21 @@ async def test_a_read_that_is_cancelled_disturbs_no_other() -> None:
             for kept in (done[1], done[3]):
                 assert isinstance(kept, bytes)
                 assert kept.startswith(run_of(0, 500_000))
+
+
+@pytest.mark.usefixtures("_grpc_only")
+async def test_a_network_may_drop_what_is_sent_to_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_link, "PATIENCE_SECONDS", 0.01)
+    async with served() as stub:
+        with socket.socket() as full, ExitStack() as clients:
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            for _ in range(4):  # its queue is full now: the next handshake gets no answer
+                client = clients.enter_context(socket.socket())
+                client.setblocking(False)
+                with suppress(BlockingIOError):
+                    client.connect(full.getsockname())
+            runs = f"127.0.0.1:{full.getsockname()[1]}"
+            other = RemoteBookie(replace(stub.address, runs=runs))
+            assert await other.read(7, 1, 1) == run_of(1)
+            await asyncio.wait_for(other.close(), 5)

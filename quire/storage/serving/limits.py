@@ -32,7 +32,7 @@ from quire.errors import (
 )
 from quire.requests import REQUEST_ID, SLOW_SECONDS, TRACE, SlowRequests, Trace, new_request_id
 from quire.rights.roles import Action
-from quire.storage.serving.handing_over import GATHERED_BYTES_MAX
+from quire.storage.serving.handing_over import GATHERED_BYTES_MAX, UntakenAnswers
 from quire.storage.serving.held_bytes import HeldBytes
 from quire.storage.serving.idlers import Idlers
 from quire.storage.serving.large_messages import LargeMessages
@@ -377,6 +377,10 @@ class Reception:
         of a refusal.
         """
         return self._take(self.calls, "calls", owner)
+
+    def untaken(self, owner: str, end: Callable[[], None]) -> UntakenAnswers:
+        """Return the count of the answers of one connection in plain frames; `end` ends it."""
+        return UntakenAnswers(self.unread, self.bookie_id, owner, lambda _: end())
 
     def stream_of(self, owner: str) -> AbstractContextManager[str | None]:
         """Have a place for a stream of runs in the block; yields the reason of a refusal."""

@@ -24,7 +24,6 @@ from quire.bookie import READ_ANSWER_BYTES_MAX, UseKind
 from quire.errors import BookieBusyError, InvalidRequestError
 from quire.requests import Trace
 from quire.rights.calls import RPCS
-from quire.storage.serving.handing_over import UntakenAnswers
 from quire.storage.serving.limits import PEER, Reception
 from quire.storage.serving.stream_account import NOWHERE, Origin
 from quire.wire import bookie_pb2 as pb
@@ -111,9 +110,7 @@ class ReadStream:
         self._answering: dict[int, asyncio.Task[None]] = {}
         self._tasks = Tasks()
         self._writing = asyncio.Lock()
-        self._untaken = UntakenAnswers(
-            reception.unread, reception.bookie_id, origin.owner, lambda _: context.end()
-        )
+        self._untaken = reception.untaken(origin.owner, context.end)
 
     @property
     def runs_in_flight(self) -> int:

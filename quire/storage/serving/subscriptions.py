@@ -35,7 +35,6 @@ from quire.errors import (
 from quire.requests import REQUEST_ID, Trace, requesting, run_id
 from quire.rights.calls import SUBSCRIBE
 from quire.run import ScannedRun, pack_run, scan_run
-from quire.storage.serving.handing_over import UntakenAnswers
 from quire.storage.serving.limits import Reception
 from quire.storage.serving.news_counts import NewsCounts
 from quire.storage.serving.stream_account import NOWHERE, Origin
@@ -187,9 +186,7 @@ class NewsStream:
         self._places: dict[int, tuple[Place, asyncio.Task[None]]] = {}
         self._tasks = Tasks(self._broken)
         self._writing = asyncio.Lock()
-        self._untaken = UntakenAnswers(
-            reception.unread, reception.bookie_id, origin.owner, lambda _: context.end()
-        )
+        self._untaken = reception.untaken(origin.owner, context.end)
         self._is_met = False
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
