@@ -149,10 +149,10 @@ def test_steps_4_to_6_share_one_sequence(step: str, repeats: bool, tmp_path: Pat
             await bob.until(lambda lines: sum("leading" in line for line in lines) >= 3)
             alice.process.send_signal(signal.SIGCONT)
             await alice.until(lambda lines: any("no longer leading" in line for line in lines))
-            own = len(values(alice.lines))
+            before = len(alice.lines)
             await bob.end()
             await alice.until(
-                lambda lines: sum("leading" in line for line in values(lines[own + 1 :])) >= 2
+                lambda lines: sum("leading" in line for line in values(lines[before:])) >= 2
             )
             first, second = sequence(alice.lines), sequence(bob.lines)
             assert (len(set(first)) < len(first)) is repeats
