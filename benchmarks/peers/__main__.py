@@ -34,24 +34,25 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import quire
 from benchmarks.peers import report
 from benchmarks.peers.bookkeeper import BookKeeper
+from benchmarks.peers.distributedlog import DistributedLog
 from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.machine import memory, settle, spent
 from benchmarks.peers.others import OTHERS, left_out, make_others
 from benchmarks.peers.own import Gateway, Ledgers, Logs
 from benchmarks.peers.peer import Peer, PeerError, Took, UnavailableError
-from benchmarks.peers.workloads import WORKLOADS, Workload
+from benchmarks.peers.workloads import READ_FROM, WORKLOADS, Workload
 from quire.cli.settings import run
 from quire.errors import QuireError
 from tests.interop.jars import JarsMissingError
 from tests.interop.servers import JavaError
 
 WARM_UP_SECONDS: Final = 10.0
-KNOWN: Final = ("quire", "BookKeeper", "Kafka", *OTHERS)
+KNOWN: Final = ("quire", "BookKeeper", "Kafka", "DistributedLog", *OTHERS)
 
 
 def warm_up(peer: Peer) -> Workload:
     """Return the workload that a peer's readings read back."""
-    return Workload(peer.kinds[0], 1024, 1_000)
+    return Workload(peer.kinds[0], *READ_FROM)
 
 
 def peers_of(words: Sequence[str], place: Path) -> list[Peer]:
@@ -63,6 +64,8 @@ def peers_of(words: Sequence[str], place: Path) -> list[Peer]:
         made += [BookKeeper(place / f"bk-{each}", each) for each in ("default", "tuned")]
     if "Kafka" in words:
         made += [Kafka(place / f"kafka-{each}", each) for each in ("default", "synced")]
+    if "DistributedLog" in words:
+        made.append(DistributedLog(place / "dlog"))
     others, lines = make_others(words, place)
     for line in lines:
         print(line, file=sys.stderr)

@@ -14,7 +14,6 @@ from tests.interop.jars import JANINO, install_kafka, of_pyspark
 from tests.interop.servers import JavaProgram
 
 SOURCE: Final = Path(__file__).with_name("KafkaBench.java")
-READ_FROM: Final = (1024, 1_000)
 
 
 def java(*words: object) -> list[str]:
@@ -47,7 +46,7 @@ class KafkaClient:
         topic = f"peer-{self._topics}"
         words = (topic, workload.size, workload.in_flight, round(seconds * 1000))
         count, nanos, work, p50, p99 = await self._ask("append", *words)
-        if (workload.size, workload.in_flight) == READ_FROM:
+        if workload.is_read_later:
             self._last = (topic, count)
         return Took(count, nanos / 1e9, work / 1e9, p50 / 1e3, p99 / 1e3)
 

@@ -14,7 +14,6 @@ from benchmarks.peers.processes import Processes
 from benchmarks.peers.workloads import Kind, Workload
 
 SERVERS: Final = 3
-READ_FROM: Final = (1024, 1_000)
 
 
 class Pending(Protocol):
@@ -82,7 +81,7 @@ class LogPeer(ABC):
         log = f"peer_{self._count}"
         await self.create(log)
         took = await self.append_to(log, workload, seconds)
-        if (workload.size, workload.in_flight) == READ_FROM:
+        if workload.is_read_later:
             self._last = log, took.entries
         return took
 

@@ -22,7 +22,6 @@ from quire.log.records.position import Appended
 from tests.gateway.process import GatewayProcess
 
 BOOKIES: Final = 3
-READ_FROM: Final = (1024, 1_000)
 
 
 class Own:
@@ -69,7 +68,7 @@ class Ledgers(Own):
             asked = appends.Workload(workload.in_flight, ledgers=workload.ledgers)
             # Nothing but what counts: servers' costs are shared out among counted entries.
             found = await appends.measure_appends(writers, asked, seconds, payload, warm_up=0.0)
-        if (workload.size, workload.in_flight) == READ_FROM:
+        if workload.is_read_later:
             self._last = writers[0].ledger
         cpu = found.cpu_us * found.count / 1e6
         return Took(found.count, found.seconds, cpu, found.p50_ms, found.p99_ms)
@@ -104,7 +103,7 @@ class Logs(Own):
             begun, work = time.perf_counter(), time.process_time()
             latencies = sorted(await self._append(log, workload, payload, seconds))
             took, work = time.perf_counter() - begun, time.process_time() - work
-        if (workload.size, workload.in_flight) == READ_FROM:
+        if workload.is_read_later:
             self._last = name
         count = len(latencies)
         p50, p99 = latencies[count // 2], latencies[count * 99 // 100]

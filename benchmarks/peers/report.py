@@ -26,6 +26,8 @@ COLORS: Final = (
     "#8c564b",
     "#e377c2",
     "#7f7f7f",
+    "#bcbd22",
+    "#17becf",
 )
 WRITES_UNKNOWN: Final = ("PostgreSQL",)
 """With one INSERT per commit, `write_bytes` of its processes is 23 times the bytes that reach the

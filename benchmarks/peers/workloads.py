@@ -7,6 +7,8 @@ from typing import Final, Literal, NamedTuple, get_args
 Kind = Literal["ledger", "log", "Kafka's client"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 """A ledger, a log through each system's own client, and a log through Kafka's client everywhere."""
+READ_FROM: Final = (1024, 1_000)
+"""Bytes and entries in flight of the workload that readings read back."""
 
 
 class Workload(NamedTuple):
@@ -16,8 +18,13 @@ class Workload(NamedTuple):
     size: int
     """Bytes of an entry or record."""
     in_flight: int
-    """Unconfirmed all the time, in each ledger. 0: the first 1 KiB workload's entries are read."""
+    """Unconfirmed all the time, in each ledger. 0: what `is_read_later` is read."""
     ledgers: int = 1
+
+    @property
+    def is_read_later(self) -> bool:
+        """Whether a later reading reads these entries."""
+        return (self.size, self.in_flight) == READ_FROM
 
     @property
     def name(self) -> str:

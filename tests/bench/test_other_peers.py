@@ -15,7 +15,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from benchmarks.peers import etcd, etcd_messages, log_peer, others, postgresql, programs, report
+from benchmarks.peers import etcd, etcd_messages, others, postgresql, programs, report
 from benchmarks.peers.__main__ import compare
 from benchmarks.peers.log_peer import LogPeer, append
 from benchmarks.peers.machine import with_children
@@ -23,7 +23,7 @@ from benchmarks.peers.peer import PeerError, Took, UnavailableError
 from benchmarks.peers.processes import Processes
 from benchmarks.peers.programs import Wanted
 from benchmarks.peers.report import Results, Run
-from benchmarks.peers.workloads import WORKLOADS, Workload
+from benchmarks.peers.workloads import READ_FROM, WORKLOADS, Workload
 
 LOG = next(each for each in WORKLOADS if each.kind == "log")
 WANTED = Wanted(("a-server",), ("a-package",), "usr/no/such/place")
@@ -224,7 +224,7 @@ async def test_a_peer_that_does_not_start_is_left_out(
 async def test_a_reading_with_fewer_entries_fails(tmp_path: Path) -> None:
     peer = Fake(tmp_path / "peer", lost=1)
     await peer.start()
-    await peer.run(Workload("log", *log_peer.READ_FROM), 0.1)
+    await peer.run(Workload("log", *READ_FROM), 0.1)
     with pytest.raises(PeerError, match="99 entries were read, of 100"):
         await peer.run(Workload("log", 1024, 0), 0.1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -13,9 +14,10 @@ import pytest
 
 from benchmarks.peers import machine, report
 from benchmarks.peers.__main__ import keep_part
+from benchmarks.peers.distributedlog import DistributedLog
 from benchmarks.peers.machine import Spent, memory, spent
 from benchmarks.peers.report import Results, Run
-from benchmarks.peers.workloads import WORKLOADS
+from benchmarks.peers.workloads import READ_FROM, WORKLOADS, Workload
 
 ROOT = Path(__file__).resolve().parents[2]
 ALONE, MANY = WORKLOADS[0], WORKLOADS[2]
@@ -118,6 +120,23 @@ def test_a_short_run(workload: str, tmp_path: Path) -> None:
     assert run["workload"] == workload
     assert run["per_second"] > 0
     assert run["servers_us"] > 0
+
+
+def test_distributedlog_appends_and_reads_back(tmp_path: Path) -> None:
+    async def main() -> None:
+        peer = DistributedLog(tmp_path / "dlog")
+        try:
+            await peer.start()
+            alone = await peer.run(Workload("log", 100, 1), 0.2)
+            assert alone.entries > 0, "a lone record is sent after a while"
+            appended = await peer.run(Workload("log", *READ_FROM), 0.2)
+            read = await peer.run(Workload("log", 1024, 0), 0.2)
+            assert read.entries == appended.entries > 0
+            assert memory(peer.servers()) > 10_000_000
+        finally:
+            await peer.stop()
+
+    asyncio.run(main())
 
 
 def test_an_unknown_peer_is_refused() -> None:

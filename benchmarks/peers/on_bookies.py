@@ -1,0 +1,89 @@
+"""The common half of the peers on Apache's bookies: servers, a client in Java, its answers."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from benchmarks.peers.peer import PeerError, Took
+from benchmarks.peers.workloads import Kind, Workload
+from tests.interop.jars import NEWEST, install
+from tests.interop.servers import ApacheServers, JavaError, JavaProgram
+
+BOOKIES: Final = 3
+CACHES: Final = {
+    "dbStorage_writeCacheMaxSizeMb": 64,
+    "dbStorage_readAheadCacheMaxSizeMb": 64,
+}
+SETTINGS: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
+    {
+        "default": CACHES,
+        "tuned": {**CACHES, "journalMaxGroupWaitMSec": 1, "journalFlushWhenQueueEmpty": "true"},
+    }
+)
+
+
+class OnBookies(ABC):
+    """Three bookies, a ZooKeeper and a JVM with the client.
+
+    Args:
+        directory: for configurations, logs and data; it does not exist yet.
+        setting: of the bookies, a key of `SETTINGS`.
+    """
+
+    name: str
+    kinds: Sequence[Kind]
+
+    def __init__(self, directory: Path, setting: str) -> None:
+        self._servers = ApacheServers(
+            directory, install(NEWEST), "db", BOOKIES, thorough=True, settings=SETTINGS[setting]
+        )
+        self._client: JavaProgram | None = None
+
+    @abstractmethod
+    def open_client(self, servers: ApacheServers) -> JavaProgram:
+        """Start the client's process, in a thread."""
+
+    @abstractmethod
+    async def run(self, workload: Workload, seconds: float) -> Took:
+        """Append, or read back. Raises `PeerError`."""
+
+    async def start(self) -> None:
+        """Start ZooKeeper, bookies and client."""
+        await asyncio.to_thread(self._servers.__enter__)
+        self._client = await asyncio.to_thread(self.open_client, self._servers)
+
+    async def ask(self, *words: object) -> list[int]:
+        """Return the numbers of the client's answer. Raises `PeerError`."""
+        assert self._client is not None, "start comes first"
+        try:
+            answer = await asyncio.to_thread(self._client.ask, *words)
+        except JavaError as error:
+            raise PeerError(str(error)) from error
+        return [int(each) for each in answer.split()]
+
+    def servers(self) -> Sequence[int]:
+        """Return the pids of the bookies, without ZooKeeper's."""
+        return self._servers.pids()
+
+    async def stop(self) -> None:
+        """End client and servers."""
+        if self._client is not None:
+            self._client.kill()
+            self._client.close()
+            self._client = None
+        await asyncio.to_thread(self._servers.__exit__, None, None, None)
+
+
+def reading(count: int, nanos: int, work: int) -> Took:
+    """Return what a client says of a reading."""
+    return Took(count, nanos / 1e9, work / 1e9, 0, 0)
+
+
+def appends(count: int, nanos: int, work: int, p50: int, p99: int) -> Took:
+    """Return what a client says of appends, with latencies in µs."""
+    return Took(count, nanos / 1e9, work / 1e9, p50 / 1e3, p99 / 1e3)
