@@ -4,9 +4,9 @@
         [--only 'ledger: 1 KiB'] [--json FILE] [--plot FILE] [--against FILE]
 
 All servers run all the time, and take turns: in a round each workload is run by each peer that has
-its kind, in another order each round, once all servers have settled. Java's clients and servers are
-warmed up first. With `--against` the exit code is 1 if a ratio fell below 0.8 of its value in an
-earlier record.
+its kind, in another order each round, once all servers have settled. A round begins with the
+machine's raw limits. Java's clients and servers are warmed up first. With `--against` the exit code
+is 1 if a ratio fell below 0.8 of its value in an earlier record.
 
 PostgreSQL, Redis, etcd or NATS is left out, with a line that says why, when it cannot be installed
 or started.
@@ -15,44 +15,35 @@ or started.
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import platform
-import random
 import sys
 import tempfile
-import time
-from collections.abc import Awaitable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import quire
 from benchmarks.peers import report
 from benchmarks.peers.bookkeeper import BookKeeper
 from benchmarks.peers.distributedlog import DistributedLog
 from benchmarks.peers.kafka import Kafka
-from benchmarks.peers.machine import memory, settle, spent
-from benchmarks.peers.others import OTHERS, left_out, make_others
+from benchmarks.peers.on_bookies import Bookies
+from benchmarks.peers.others import OTHERS, make_others
 from benchmarks.peers.own import Gateway, Ledgers, Logs
-from benchmarks.peers.peer import Peer, PeerError, Took, UnavailableError
-from benchmarks.peers.workloads import READ_FROM, WORKLOADS, Workload
+from benchmarks.peers.peer import Peer
+from benchmarks.peers.rounds import Rounds
+from benchmarks.peers.workloads import WORKLOADS, Workload
+from quire.bench.raw import measure_limits
 from quire.cli.settings import run
 from quire.errors import QuireError
 from tests.interop.jars import JarsMissingError
 from tests.interop.servers import JavaError
 
-WARM_UP_SECONDS: Final = 10.0
+RAW_SECONDS: Final = 0.5
+"""Of each raw limit."""
 KNOWN: Final = ("quire", "BookKeeper", "Kafka", "DistributedLog", *OTHERS)
-
-
-def warm_up(peer: Peer) -> Workload:
-    """Return the workload that a peer's readings read back."""
-    return Workload(peer.kinds[0], *READ_FROM)
 
 
 def peers_of(words: Sequence[str], place: Path) -> list[Peer]:
@@ -61,92 +52,25 @@ def peers_of(words: Sequence[str], place: Path) -> list[Peer]:
     if "quire" in words:
         made += [Ledgers(place / "ledgers"), Logs(place / "logs"), Gateway(place / "gateway")]
     if "BookKeeper" in words:
-        made += [BookKeeper(place / f"bk-{each}", each) for each in ("default", "tuned")]
+        made.append(BookKeeper(Bookies(place / "bk-default", "default")))
+    if {"BookKeeper", "DistributedLog"} & {*words}:
+        made += on_tuned_bookies(words, Bookies(place / "bk-tuned", "tuned"))
     if "Kafka" in words:
         made += [Kafka(place / f"kafka-{each}", each) for each in ("default", "synced")]
-    if "DistributedLog" in words:
-        made.append(DistributedLog(place / "dlog"))
     others, lines = make_others(words, place)
     for line in lines:
         print(line, file=sys.stderr)
     return [*made, *others]
 
 
-async def measure(peer: Peer, workload: Workload, number: int, seconds: float) -> report.Run:
-    """Run a workload, and read the counters before and after."""
-    pids = peer.servers()
-    before, begun = spent(pids), time.perf_counter()
-    took: Took = await peer.run(workload, seconds)
-    lasted = time.perf_counter() - begun
-    used = spent(pids) - before
-    return report.Run(
-        round=number,
-        peer=peer.name,
-        kind=workload.kind,
-        workload=workload.name,
-        per_second=took.entries / took.seconds,
-        p50_ms=took.p50_ms,
-        p99_ms=took.p99_ms,
-        client_us=1e6 * took.cpu_seconds / took.entries,
-        servers_us=1e6 * used.cpu_seconds / took.entries,
-        flushes_per_second=used.flushes / lasted,
-        written_per_byte=used.written / took.entries / workload.size,
-        memory_mb=memory(pids) / 1e6,
-    )
-
-
-async def _takes_part(peer: Peer, step: Awaitable[object], progress: Progress) -> bool:
-    """Start or warm up a peer. Returns whether that went well; else it ends with a line."""
-    try:
-        await step
-    except (UnavailableError, PeerError) as error:
-        progress.console.print(left_out(peer.name, error), markup=False, soft_wrap=True)
-        await peer.stop()
-        return False
-    return True
-
-
-async def compare(
-    peers: Sequence[Peer],
-    workloads: Sequence[Workload],
-    given: argparse.Namespace,
-    runs: list[report.Run],
-) -> None:
-    """Start all, warm up, and run the rounds, each run into `runs`. Ends everything, however it
-    goes.
-    """
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(
-        *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
-    ) as progress:
-        steps = sum(w.kind in p.kinds for w in workloads for p in peers) * given.rounds
-        task = progress.add_task("starting", total=steps + 2 * len(peers))
-        async with AsyncExitStack() as stack:
-            started, ready = [], []
-            for peer in peers:
-                progress.update(task, description=f"starting {peer.name}", advance=1)
-                stack.push_async_callback(peer.stop)
-                if await _takes_part(peer, peer.start(), progress):
-                    started.append(peer)
-            gc.freeze()
-            gc.set_threshold(10_000, 20, 20)
-            limit = min(WARM_UP_SECONDS, 3 * given.seconds)
-            for peer in started:
-                progress.update(task, description=f"warming up {peer.name}", advance=1)
-                if await _takes_part(peer, peer.run(warm_up(peer), limit), progress):
-                    ready.append(peer)
-            for number in range(given.rounds):
-                for workload in workloads:
-                    turns = [peer for peer in ready if workload.kind in peer.kinds]
-                    random.shuffle(turns)
-                    for peer in turns:
-                        what = f"round {number + 1}: {peer.name}, {workload.name}"
-                        progress.update(task, description=what, advance=1)
-                        try:
-                            await settle([pid for each in ready for pid in each.servers()])
-                            runs.append(await measure(peer, workload, number, given.seconds))
-                        except (JavaError, QuireError, PeerError) as error:
-                            progress.console.print(f"{what}: {error}")
+def on_tuned_bookies(words: Sequence[str], bookies: Bookies) -> list[Peer]:
+    """Return the peers that share the tuned bookies, with a client each."""
+    made: list[Peer] = []
+    if "BookKeeper" in words:
+        made += [BookKeeper(bookies), BookKeeper(bookies, "v2")]
+    if "DistributedLog" in words:
+        made.append(DistributedLog(bookies))
+    return made
 
 
 def about() -> dict[str, object]:
@@ -184,20 +108,23 @@ def main() -> None:
     for place in (given.json, given.plot):
         if place and not place.absolute().parent.is_dir():
             parser.error(f"{place}: there is no directory {place.absolute().parent}")
-    runs: list[report.Run] = []
+    found = report.Results([])
     try:
         earlier = report.read_record(given.against) if given.against else None
         with tempfile.TemporaryDirectory(prefix="quire-peers-") as directory:
             kinds = {workload.kind for workload in workloads}
             words = [each for each in words if each not in OTHERS or "log" in kinds]
             peers = [each for each in peers_of(words, Path(directory)) if kinds & {*each.kinds}]
-            run(partial(compare, peers, workloads, given, runs))
-        lines = tell(report.Results(runs), workloads, given, earlier)
+            limits = partial(measure_limits, Path(directory), RAW_SECONDS)
+            rounds = Rounds(peers, workloads, given.seconds, limits)
+            found = rounds.results
+            run(lambda: rounds.run(given.rounds))
+        lines = tell(found, workloads, given, earlier)
     except (JarsMissingError, JavaError, QuireError, OSError, ValueError, TypeError) as error:
-        keep_part(report.Results(runs), workloads, given.json)
+        keep_part(found, workloads, given.json)
         raise SystemExit(f"error: {error}") from None
     except KeyboardInterrupt:
-        keep_part(report.Results(runs), workloads, given.json)
+        keep_part(found, workloads, given.json)
         raise SystemExit(130) from None
     print("\n".join(lines))
     sys.exit(bool(lines))

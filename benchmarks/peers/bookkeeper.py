@@ -1,7 +1,7 @@
 """Apache BookKeeper from its published jars, with its own Java client.
 
 `default` has the journal's defaults. `tuned` sends a group as soon as the queue is empty, which a
-latency-minded operator would set. Protocol v3, no throttle, CRC32C.
+latency-minded operator would set. Protocol v3 or v2, no throttle, CRC32C.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.on_bookies import OnBookies, appends, reading
+from benchmarks.peers.on_bookies import Bookies, OnBookies, appends, reading
 from benchmarks.peers.peer import Took
 from benchmarks.peers.workloads import Kind, Workload
 from tests.interop.servers import ApacheServers, JavaClient
@@ -24,14 +24,15 @@ class BookKeeper(OnBookies):
 
     kinds: Sequence[Kind] = ("ledger",)
 
-    def __init__(self, directory: Path, setting: str) -> None:
-        super().__init__(directory, setting)
-        self.name = f"BookKeeper {setting}"
+    def __init__(self, bookies: Bookies, protocol: str = "v3") -> None:
+        super().__init__(bookies)
+        self.name = f"BookKeeper {bookies.setting}" + (f", {protocol}" if protocol != "v3" else "")
+        self._protocol = protocol
         self._last: int | None = None
 
     def open_client(self, servers: ApacheServers) -> JavaClient:
         """Start BookKeeper's client."""
-        return JavaClient(servers, "v3", REQUEST_SECONDS, SOURCE)
+        return JavaClient(servers, self._protocol, REQUEST_SECONDS, SOURCE)
 
     async def run(self, workload: Workload, seconds: float) -> Took:
         """Append to new ledgers, or read one back."""

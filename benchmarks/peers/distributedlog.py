@@ -1,6 +1,6 @@
 """Apache DistributedLog: its own library over Apache BookKeeper, both from their published jars.
 
-Its bookies have the settings of `BookKeeper tuned`. The library packs records into entries of up to
+Its bookies are those of `BookKeeper tuned`. The library packs records into entries of up to
 64 KiB, and sends what it has after two milliseconds.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.on_bookies import OnBookies, appends, reading
+from benchmarks.peers.on_bookies import Bookies, OnBookies, appends, reading
 from benchmarks.peers.peer import Took
 from benchmarks.peers.workloads import Kind, Workload
 from tests.interop.jars import JANINO, install_dlog
@@ -25,8 +25,8 @@ class DistributedLog(OnBookies):
     name = "DistributedLog"
     kinds: Sequence[Kind] = ("log",)
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, "tuned")
+    def __init__(self, bookies: Bookies) -> None:
+        super().__init__(bookies)
         self._library = install_dlog()
         self._logs = 0
         self._last: tuple[str, int] | None = None

@@ -27,21 +27,48 @@ SETTINGS: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
 )
 
 
-class OnBookies(ABC):
-    """Three bookies, a ZooKeeper and a JVM with the client.
+class Bookies:
+    """Three bookies and a ZooKeeper, which run while one or more peers use them.
 
     Args:
         directory: for configurations, logs and data; it does not exist yet.
-        setting: of the bookies, a key of `SETTINGS`.
+        setting: a key of `SETTINGS`.
     """
+
+    def __init__(self, directory: Path, setting: str) -> None:
+        self.setting = setting
+        self._servers = ApacheServers(
+            directory, install(NEWEST), "db", BOOKIES, thorough=True, settings=SETTINGS[setting]
+        )
+        self._users: set[object] = set()
+
+    async def join(self, user: object) -> ApacheServers:
+        """Return the servers, which start for the first user."""
+        self._users.add(user)
+        if len(self._users) == 1:
+            await asyncio.to_thread(self._servers.__enter__)
+        return self._servers
+
+    async def leave(self, user: object) -> None:
+        """End the servers, if no other user is left. A second call does nothing."""
+        if user in self._users:
+            self._users.remove(user)
+            if not self._users:
+                await asyncio.to_thread(self._servers.__exit__, None, None, None)
+
+    def pids(self) -> Sequence[int]:
+        """Return the pids of the bookies, without ZooKeeper's."""
+        return self._servers.pids() if self._users else []
+
+
+class OnBookies(ABC):
+    """A JVM with a client of bookies."""
 
     name: str
     kinds: Sequence[Kind]
 
-    def __init__(self, directory: Path, setting: str) -> None:
-        self._servers = ApacheServers(
-            directory, install(NEWEST), "db", BOOKIES, thorough=True, settings=SETTINGS[setting]
-        )
+    def __init__(self, bookies: Bookies) -> None:
+        self._bookies = bookies
         self._client: JavaProgram | None = None
 
     @abstractmethod
@@ -53,9 +80,9 @@ class OnBookies(ABC):
         """Append, or read back. Raises `PeerError`."""
 
     async def start(self) -> None:
-        """Start ZooKeeper, bookies and client."""
-        await asyncio.to_thread(self._servers.__enter__)
-        self._client = await asyncio.to_thread(self.open_client, self._servers)
+        """Start ZooKeeper and bookies, if they do not run yet, and the client."""
+        servers = await self._bookies.join(self)
+        self._client = await asyncio.to_thread(self.open_client, servers)
 
     async def ask(self, *words: object) -> list[int]:
         """Return the numbers of the client's answer. Raises `PeerError`."""
@@ -67,16 +94,16 @@ class OnBookies(ABC):
         return [int(each) for each in answer.split()]
 
     def servers(self) -> Sequence[int]:
-        """Return the pids of the bookies, without ZooKeeper's."""
-        return self._servers.pids()
+        """Return the pids of the bookies."""
+        return self._bookies.pids()
 
     async def stop(self) -> None:
-        """End client and servers."""
+        """End the client, and the servers if no other peer uses them."""
         if self._client is not None:
             self._client.kill()
             self._client.close()
             self._client = None
-        await asyncio.to_thread(self._servers.__exit__, None, None, None)
+        await self._bookies.leave(self)
 
 
 def reading(count: int, nanos: int, work: int) -> Took:

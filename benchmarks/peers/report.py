@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from benchmarks.peers.others import is_other, place_of_other
 from benchmarks.peers.workloads import KINDS, Kind, Workload
+from quire.bench.figures import Figures
 
 OWN: Final = "quire"
 BAR: Final = 14
@@ -60,11 +61,29 @@ class Run:
     """Resident memory of all servers that store entries, after the run."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What the machine does by itself, measured at the beginning of a round."""
+
+    round: int
+    name: str
+    per_second: float
+    size: int
+    """Bytes of each."""
+    p50_ms: float
+
+    @classmethod
+    def of(cls, number: int, figures: Figures) -> Limit:
+        """Return a limit of a round."""
+        return cls(number, figures.name, figures.per_second, figures.size, figures.p50_ms)
+
+
 class Results:
     """All runs so far. A ratio is the median of the ratios of the rounds."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
-        self.runs = runs
+    def __init__(self, runs: Sequence[Run], limits: Sequence[Limit] = ()) -> None:
+        self.runs = list(runs)
+        self.limits = list(limits)
 
     def of(self, peer: str, workload: str) -> list[Run]:
         """Return a peer's runs of a workload, by round."""
@@ -87,9 +106,9 @@ class Results:
 def tables(results: Results, workloads: Iterable[Workload]) -> str:
     """Return tables of each kind, in Markdown.
 
-    PostgreSQL, Redis, etcd and NATS have tables of their own.
+    PostgreSQL, Redis, etcd and NATS have tables of their own, and the machine's raw limits.
     """
-    lines: list[str] = []
+    lines = _limits(results.limits)
     wanted = list(workloads)
     for kind in KINDS:
         if OWN not in results.peers(kind):
@@ -100,11 +119,24 @@ def tables(results: Results, workloads: Iterable[Workload]) -> str:
     return "\n".join(lines)
 
 
+def _limits(limits: Sequence[Limit]) -> list[str]:
+    if not limits:
+        return []
+    lines = _head("raw limits of the machine", "per second [worst, best]", "MB/s", "p50 ms")
+    for name in dict.fromkeys(each.name for each in limits):
+        found = [each for each in limits if each.name == name]
+        rates = [each.per_second for each in found]
+        rate, wait = statistics.median(rates), statistics.median(each.p50_ms for each in found)
+        cells = (f"{rate:,.0f} [{min(rates):,.0f}, {max(rates):,.0f}]", f"{wait:.2f}")
+        lines.append(_row(name, cells[0], f"{rate * found[0].size / 1e6:,.0f}", cells[1]))
+    return [*lines, ""]
+
+
 def _groups(peers: Iterable[str]) -> list[list[str]]:
     """Return the peers of each table; quire alone has one too."""
     theirs = [peer for peer in peers if peer != OWN]
     groups = [
-        [peer for peer in theirs if not is_other(peer)],
+        sorted(peer for peer in theirs if not is_other(peer)),
         sorted((peer for peer in theirs if is_other(peer)), key=place_of_other),
     ]
     return [group for group in groups if group] or [[]]
@@ -165,13 +197,16 @@ def _row(*cells: str) -> str:
 
 
 def record(results: Results, about: dict[str, object]) -> str:
-    """Return all runs in JSON, with facts about machine and versions."""
-    return json.dumps({**about, "runs": [asdict(run) for run in results.runs]}, indent=1) + "\n"
+    """Return all runs and limits in JSON, with facts about machine and versions."""
+    found = {name: [asdict(each) for each in getattr(results, name)] for name in ("limits", "runs")}
+    return json.dumps({**about, **found}, indent=1) + "\n"
 
 
 def read_record(path: Path) -> Results:
     """Read a record of `record`. Raises `OSError`, `ValueError`, `TypeError`."""
-    return Results([Run(**run) for run in json.loads(path.read_text())["runs"]])
+    found = json.loads(path.read_text())
+    limits = [Limit(**each) for each in found.get("limits", ())]
+    return Results([Run(**each) for each in found["runs"]], limits)
 
 
 class Comparison(NamedTuple):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,15 @@ from unittest.mock import MagicMock
 import pytest
 
 from benchmarks.peers import etcd, etcd_messages, others, postgresql, programs, report
-from benchmarks.peers.__main__ import compare
 from benchmarks.peers.log_peer import LogPeer, append
 from benchmarks.peers.machine import with_children
 from benchmarks.peers.peer import PeerError, Took, UnavailableError
 from benchmarks.peers.processes import Processes
 from benchmarks.peers.programs import Wanted
 from benchmarks.peers.report import Results, Run
+from benchmarks.peers.rounds import Rounds
 from benchmarks.peers.workloads import READ_FROM, WORKLOADS, Workload
+from quire.bench.figures import Figures, RawLimits
 
 LOG = next(each for each in WORKLOADS if each.kind == "log")
 WANTED = Wanted(("a-server",), ("a-package",), "usr/no/such/place")
@@ -212,10 +213,19 @@ async def test_a_peer_that_does_not_start_is_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, bad = Fake(tmp_path / "good"), Fake(tmp_path / "bad", fails=True)
-    given = argparse.Namespace(rounds=1, seconds=0.1)
-    runs: list[Run] = []
-    await compare([bad, good], [LOG], given, runs)
-    assert [run.peer for run in runs] == ["Fake"]
+    syncs = Figures("a sync", 100, 4096, 0.1, 1.0, 2.0, 5.0)
+
+    async def limits(advance: Callable[[str], None]) -> RawLimits:
+        advance("a sync")
+        return RawLimits(syncs, syncs, syncs, syncs, syncs)
+
+    rounds = Rounds([bad, good], [LOG], 0.1, limits)
+    await rounds.run(2)
+    assert [run.peer for run in rounds.results.runs] == ["Fake", "Fake"]
+    assert {(each.round, each.per_second) for each in rounds.results.limits} == {
+        (0, 1000.0),
+        (1, 1000.0),
+    }
     assert good.stops == 1
     assert bad.stops >= 1
     assert "Fake is left out: it does not start" in capsys.readouterr().err

@@ -14,9 +14,11 @@ import pytest
 
 from benchmarks.peers import machine, report
 from benchmarks.peers.__main__ import keep_part
+from benchmarks.peers.bookkeeper import BookKeeper
 from benchmarks.peers.distributedlog import DistributedLog
 from benchmarks.peers.machine import Spent, memory, spent
-from benchmarks.peers.report import Results, Run
+from benchmarks.peers.on_bookies import Bookies
+from benchmarks.peers.report import Limit, Results, Run
 from benchmarks.peers.workloads import READ_FROM, WORKLOADS, Workload
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,10 +55,29 @@ def test_the_tables_name_rates_ratios_and_costs() -> None:
     assert "0.50 / 2.0 · 10.0 + 20.0 · 6.0 · 100 · 300" in text
 
 
+def test_the_first_table_is_of_the_raw_limits() -> None:
+    limits = [
+        Limit(number, "a sync", rate, 4096, 0.5) for number, rate in enumerate((1e3, 4e3, 2e3))
+    ]
+    lines = report.tables(Results(results().runs, limits), [ALONE]).splitlines()
+    assert lines[0].startswith("| raw limits of the machine |")
+    assert lines[2] == "| a sync | 2,000 [1,000, 4,000] | 8 | 0.50 |"
+
+
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     place = tmp_path / "runs.json"
-    place.write_text(report.record(results(), {"quire": "1"}))
-    assert report.read_record(place).runs == results().runs
+    limits = [Limit(0, "a sync", 1e3, 4096, 0.5)]
+    place.write_text(report.record(Results(results().runs, limits), {"quire": "1"}))
+    read = report.read_record(place)
+    assert (read.runs, read.limits) == (results().runs, limits)
+
+
+def test_a_record_of_before_has_no_limits(tmp_path: Path) -> None:
+    place = tmp_path / "runs.json"
+    found = json.loads(report.record(results(), {}))
+    del found["limits"]
+    place.write_text(json.dumps(found))
+    assert report.read_record(place).limits == []
 
 
 def test_runs_before_an_early_end_are_kept_beside_the_record(
@@ -124,7 +145,7 @@ def test_a_short_run(workload: str, tmp_path: Path) -> None:
 
 def test_distributedlog_appends_and_reads_back(tmp_path: Path) -> None:
     async def main() -> None:
-        peer = DistributedLog(tmp_path / "dlog")
+        peer = DistributedLog(Bookies(tmp_path / "bookies", "tuned"))
         try:
             await peer.start()
             alone = await peer.run(Workload("log", 100, 1), 0.2)
@@ -135,6 +156,30 @@ def test_distributedlog_appends_and_reads_back(tmp_path: Path) -> None:
             assert memory(peer.servers()) > 10_000_000
         finally:
             await peer.stop()
+        assert peer.servers() == []
+
+    asyncio.run(main())
+
+
+def test_two_peers_share_bookies(tmp_path: Path) -> None:
+    async def main() -> None:
+        bookies = Bookies(tmp_path / "bookies", "tuned")
+        peers = [BookKeeper(bookies, protocol) for protocol in ("v3", "v2")]
+        assert [each.name for each in peers] == ["BookKeeper tuned", "BookKeeper tuned, v2"]
+        try:
+            for each in peers:
+                await each.start()
+            for each in peers:
+                appended = await each.run(Workload("ledger", *READ_FROM), 0.2)
+                assert appended.entries > 0
+            await peers[0].stop()
+            await peers[0].stop()
+            read = await peers[1].run(Workload("ledger", 1024, 0), 0.2)
+            assert read.entries == appended.entries, "the servers are still there"
+        finally:
+            for each in peers:
+                await each.stop()
+        assert bookies.pids() == []
 
     asyncio.run(main())
 
