@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import random
 import signal
 import sys
@@ -114,6 +113,9 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(asyncio.CancelledError, KeyboardInterrupt):
+    try:
         asyncio.run(main())
-    sys.exit(0)
+    except quire.QuireError as error:
+        sys.exit(f"error: {error}")
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        sys.exit(0)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import random
 import signal
+import sys
 
 import quire
 
@@ -55,8 +56,11 @@ async def play(player: type[Player]) -> None:
         if options.store is None:
             await player(options.name, options.interval).play()
         else:
-            async with quire.connect(options.store) as client:
-                await player(options.name, options.interval, client).play()
+            try:
+                async with quire.connect(options.store) as client:
+                    await player(options.name, options.interval, client).play()
+            except quire.QuireError as error:
+                sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ TESTS: Final = Path(__file__).resolve().parents[1]
 
 RUNS: Final = (
     *(("ledger", seed) for seed in (0, 1, 2, 3, 12, 20)),
-    *(("log", seed) for seed in (0, 1, 2, 5, 14)),
+    *(("log", seed) for seed in (0, 1, 2, 5, 14, 29, 45)),
     *(("election", seed) for seed in (5, 7)),
     *(("service", seed) for seed in (5, 7)),
     ("numbered", 0),

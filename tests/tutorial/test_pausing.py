@@ -1,4 +1,4 @@
-"""A paused process holds nobody up: it is not left paused with the store's lock."""
+"""A paused process holds no other up: it is not left paused with the store's lock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().split()[2]
 
 
-def test_who_holds_the_lock_is_woken_and_paused_again(tmp_path: Path) -> None:
+def test_a_process_that_holds_the_lock_is_woken_and_paused_again(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "metadata.db"
         uri = f"sqlite://{path}"
@@ -36,9 +36,10 @@ def test_who_holds_the_lock_is_woken_and_paused_again(tmp_path: Path) -> None:
         try:
             assert holder.stdout is not None
             await holder.stdout.readline()
+            waiting = asyncio.create_task(store.create("/b", b""))
             await pause(holder, uri)
             assert state_of(holder.pid) == "T"
-            await store.create("/b", b"")
+            await waiting
         finally:
             holder.kill()
             await holder.wait()

@@ -103,6 +103,19 @@ def test_step_1_throws_and_ends_quietly() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("program", ["step2_election", "dice"])
+def test_a_store_that_is_none_is_told_in_a_line(program: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        player = await Scene(program, str(tmp_path / "nowhere")).start("alice")
+        assert await player.process.wait() == 1
+        await player.end()
+        (line,) = player.lines
+        assert line.startswith("error: ")
+        assert "quire cluster up" in line
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("step", ["step2_election", "step3_storing"])
 def test_steps_2_and_3_go_on_elsewhere_when_the_leader_dies(step: str, tmp_path: Path) -> None:
     async def main() -> None:
