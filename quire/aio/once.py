@@ -15,7 +15,7 @@ class Once:
 
     def __init__(self) -> None:
         self.has_happened = False
-        self._waiting: list[asyncio.Future[None]] | None = None
+        self._waiting: dict[asyncio.Future[None], None] | None = None
 
     @property
     def is_awaited(self) -> bool:
@@ -38,11 +38,11 @@ class Once:
         if self.has_happened:
             return
         if self._waiting is None:
-            self._waiting = []
+            self._waiting = {}
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        self._waiting[future] = None
         try:
             await future
         finally:
             if self._waiting is not None:
-                self._waiting.remove(future)
+                del self._waiting[future]

@@ -49,6 +49,12 @@ IDLE_SECONDS: Final = 60.0
 PATIENCE_SECONDS: Final = 0.5
 """How long reads wait for a connection: some ways to and fro between continents."""
 
+PATIENCE_SHARE: Final = 0.25
+"""They wait for this part of their time at most: the other way needs some of it."""
+
+MUTE_MAX: Final = 2
+"""After so many connections in a row that said hello and nothing else the port is left alone."""
+
 UNREACHED_SECONDS: Final = 1.0
 """How long a port that could not be reached is left alone."""
 
@@ -105,6 +111,8 @@ class ReadFeed:
         """Time of the last message of the bookie; its hello was one."""
         self.is_retired = False
         """Whether it goes with its last answer: the next read uses another connection."""
+        self.is_mute = True
+        """Whether the bookie has said nothing but hello."""
         self._tasks = Tasks()
         self._tasks.start(self._receive(), f"reads at bookie {bookie}")
         self._look_for_use(-1)
@@ -176,6 +184,7 @@ class ReadFeed:
         try:
             while (message := await self.call.read()) is not None:
                 self._heard_at = _now()
+                self.is_mute = False
                 self._take(message)
             self._fail("it closed the connection")
         except (NoMessageError, StreamOverError) as error:
@@ -231,17 +240,22 @@ class ReadFeed:
     def _unavailable(self, reason: str) -> BookieUnavailableError:
         return BookieUnavailableError(self._bookie, reason)
 
+    def end(self) -> None:
+        """End the connection; `close` waits for its tasks."""
+        self._fail(CLOSED)
+
     async def close(self) -> None:
         """End the connection; return when its tasks have ended."""
-        self._fail(CLOSED)
+        self.end()
         await self._tasks.stop()
 
 
 class _Attempt:
     """An attempt to make a connection, until its outcome is known."""
 
-    def __init__(self, begun: float) -> None:
-        self.patient_until = begun + PATIENCE_SECONDS
+    def __init__(self, call: ReadCall, patient_until: float) -> None:
+        self.call = call
+        self.patient_until = patient_until
         self.is_over = Once()
         self.outcome: ReadFeed | QuireError | None = None
         """None: the bookie has to be asked in another way."""
@@ -274,6 +288,8 @@ class ReadLink:
         self._opening: _Attempt | None = None
         self._tasks = Tasks()
         self._is_closed = False
+        self._mute = 0
+        """Connections in a row that said hello and nothing else."""
         self._left_alone_until = float("-inf")
 
     async def read(self, request: pb.ReadRequest, request_id: str) -> bytes | None:
@@ -295,44 +311,62 @@ class ReadLink:
         opening = self._opening
         if opening is None:
             if before is not None:
-                self._feed = None
-                before.retire()
-                self._before = [*(each for each in self._before if each.broken is None), before]
+                self._replace(before)
             opening = self._begin_to_open()
             if opening is None:
                 return None
         with suppress(TimeoutError):
             async with time_limit(max(0.0, opening.patient_until - _now())):
                 await opening.is_over.wait()
-        if isinstance(opening.outcome, QuireError):
-            raise copy(opening.outcome)
-        return opening.outcome
+        outcome = opening.outcome
+        if isinstance(outcome, QuireError):
+            raise copy(outcome) from outcome.__cause__
+        return outcome if outcome is not None and outcome.is_usable else None
+
+    def _replace(self, feed: ReadFeed) -> None:
+        """Use a connection no more. The port is left alone if it says no more than hello."""
+        self._mute = self._mute + 1 if feed.is_mute and not feed.is_usable else 0
+        if self._mute >= MUTE_MAX:
+            self._leave_alone(LEFT_ALONE_SECONDS)
+        self._feed = None
+        feed.retire()
+        self._before = [*(each for each in self._before if each.broken is None), feed]
 
     def _begin_to_open(self) -> _Attempt | None:
         call = None if _now() < self._left_alone_until else self._open_call()
         if call is None:
             return None
-        self._opening = opening = _Attempt(_now())
-        self._tasks.start(self._open(opening, call), f"a connection for reads at {self._bookie}")
+        patience = min(PATIENCE_SECONDS, PATIENCE_SHARE * self._timeout)
+        self._opening = opening = _Attempt(call, _now() + patience)
+        self._tasks.start(self._open(opening), f"a connection for reads at {self._bookie}")
         return opening
 
-    async def _open(self, opening: _Attempt, call: ReadCall) -> None:
+    async def _open(self, opening: _Attempt) -> None:
         """Open a connection; reads wait for the outcome, or not any more."""
+        outcome = None
         try:
             async with time_limit(self._timeout):
-                opening.outcome = await self._meet(call)
+                outcome = await self._meet(opening.call)
         except TimeoutError:
-            self._leave_alone(LEFT_ALONE_SECONDS)
-        except asyncio.CancelledError:  # by `close`
-            opening.outcome = self._unavailable(CLOSED)
-            raise
+            pass  # it took longer than the patience
         finally:
-            if isinstance(opening.outcome, ReadFeed):
-                self._feed = opening.outcome
-            else:
-                call.cancel()
-            self._opening = None
-            opening.is_over.happen()
+            self._settle(opening, outcome)
+
+    def _settle(self, opening: _Attempt, outcome: ReadFeed | QuireError | None) -> None:
+        """An attempt is over. The first outcome stays. A port that took longer than the patience to
+        say no is left alone, whatever it said: else each read would wait for it again.
+        """
+        if opening.is_over.has_happened:
+            return
+        opening.outcome = outcome
+        if isinstance(outcome, ReadFeed):
+            self._feed = outcome
+        else:
+            opening.call.cancel()
+            if _now() >= opening.patient_until:
+                self._leave_alone(LEFT_ALONE_SECONDS)
+        self._opening = None
+        opening.is_over.happen()
 
     async def _meet(self, call: ReadCall) -> ReadFeed | QuireError | None:
         try:
@@ -340,14 +374,19 @@ class ReadLink:
                 return ReadFeed(call, self._bookie, self._size_max, self._timeout)
         except StreamRefusedError as error:
             if not error.refusal.is_passing:
-                return error_of(self._bookie, error)
+                return self._denial(error)
         except (NoMessageError, StreamUntrustedError) as error:
-            return error_of(self._bookie, error)
+            return self._denial(error)
         except StreamOverError:
             self._leave_alone(UNREACHED_SECONDS)
             return None
         self._leave_alone(LEFT_ALONE_SECONDS)
         return None
+
+    def _denial(self, error: NoMessageError | StreamOverError) -> QuireError:
+        denial = error_of(self._bookie, error)
+        denial.__cause__ = error
+        return denial
 
     def _leave_alone(self, seconds: float) -> None:
         self._left_alone_until = _now() + seconds
@@ -356,10 +395,17 @@ class ReadLink:
         return BookieUnavailableError(self._bookie, reason)
 
     async def close(self) -> None:
-        """End the connection, or the attempt to make it."""
+        """End the connection, or the attempt to make it. Cancellation: they have ended, but for
+        their tasks.
+        """
         self._is_closed = True
+        if self._opening is not None:
+            self._settle(self._opening, self._unavailable(CLOSED))
+        feeds = [*self._before, *([self._feed] if self._feed else [])]
+        for feed in feeds:
+            feed.end()
         await self._tasks.stop()
-        for feed in (*self._before, *([self._feed] if self._feed else [])):
+        for feed in feeds:
             await feed.close()
 
 
