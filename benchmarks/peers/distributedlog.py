@@ -1,7 +1,7 @@
 """Apache DistributedLog: its own library over Apache BookKeeper, both from their published jars.
 
 Its bookies are those of `BookKeeper tuned`. The library packs records into entries of up to
-64 KiB, and sends what it has after two milliseconds.
+64 KiB, and sends a smaller entry after two milliseconds.
 """
 
 from __future__ import annotations
