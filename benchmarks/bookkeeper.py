@@ -34,7 +34,7 @@ from tests.interop.jars import NEWEST, install
 from tests.interop.runs import all_writable
 from tests.interop.servers import ApacheServers, JavaClient
 
-SOURCE: Final = Path(__file__).with_name("BookKeeperBench.java")
+SOURCE: Final = Path(__file__).parent / "java" / "BookKeeperBench.java"
 WARM_UP_SECONDS: Final = 8.0
 REQUEST_SECONDS: Final = 30
 FLIGHTS: Final = (64, 1_000)
@@ -62,7 +62,7 @@ class Java:
     async def append(self, flight: int, seconds: float) -> tuple[Took, int]:
         """Append to a new ledger; what it took, and the ledger."""
         words = ("append", ENTRY_BYTES, flight, round(seconds * 1000), 1)
-        count, nanos, work, ledger, _, _ = await self._ask(*words)
+        count, nanos, work, _, _, ledger = await self._ask(*words)
         return Took(1e9 * count / nanos, work / count / 1e3), int(ledger)
 
     async def read(self, ledger: int) -> Took:

@@ -7,15 +7,15 @@ latency-minded operator would set. Protocol v3 or v2, no throttle, CRC32C.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.on_bookies import Bookies, OnBookies, appends, reading
+from benchmarks.peers.java_client import SOURCES
+from benchmarks.peers.on_bookies import Bookies, OnBookies
 from benchmarks.peers.peer import Took
 from benchmarks.peers.workloads import Kind, Workload
 from tests.interop.servers import ApacheServers, JavaClient
 
-SOURCE: Final = Path(__file__).parents[1] / "BookKeeperBench.java"
+SOURCE: Final = SOURCES / "BookKeeperBench.java"
 REQUEST_SECONDS: Final = 60
 
 
@@ -38,9 +38,9 @@ class BookKeeper(OnBookies):
         """Append to new ledgers, or read one back."""
         if not workload.in_flight:
             assert self._last is not None, "the warm-up writes it"
-            return reading(*await self.ask("read", self._last))
+            return await self.client.read(self._last)
         words = (workload.size, workload.in_flight, round(seconds * 1000), workload.ledgers)
-        count, nanos, work, ledger, p50, p99 = await self.ask("append", *words)
+        took, (first,) = await self.client.append(*words)
         if workload.is_read_later:
-            self._last = ledger
-        return appends(count, nanos, work, p50, p99)
+            self._last = first
+        return took

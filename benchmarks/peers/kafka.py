@@ -137,5 +137,5 @@ class Kafka:
     async def stop(self) -> None:
         """End client and brokers."""
         if self._client is not None:
-            self._client.end()
+            self._client.bench.end()
         self._brokers.stop()

@@ -1,4 +1,4 @@
-"""The common half of the peers on Apache's bookies: servers, a client in Java, its answers."""
+"""The common half of the peers on Apache's bookies: servers, and a client in Java."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from benchmarks.peers.peer import PeerError, Took
+from benchmarks.peers.java_client import JavaBench
+from benchmarks.peers.peer import Took
 from benchmarks.peers.workloads import Kind, Workload
 from tests.interop.jars import NEWEST, install
-from tests.interop.servers import ApacheServers, JavaError, JavaProgram
+from tests.interop.servers import ApacheServers, JavaProgram
 
 BOOKIES: Final = 3
 CACHES: Final = {
@@ -69,7 +70,7 @@ class OnBookies(ABC):
 
     def __init__(self, bookies: Bookies) -> None:
         self._bookies = bookies
-        self._client: JavaProgram | None = None
+        self._client: JavaBench | None = None
 
     @abstractmethod
     def open_client(self, servers: ApacheServers) -> JavaProgram:
@@ -79,19 +80,16 @@ class OnBookies(ABC):
     async def run(self, workload: Workload, seconds: float) -> Took:
         """Append, or read back. Raises `PeerError`."""
 
+    @property
+    def client(self) -> JavaBench:
+        """The client, once `start` has returned."""
+        assert self._client is not None, "start comes first"
+        return self._client
+
     async def start(self) -> None:
         """Start ZooKeeper and bookies, if they do not run yet, and the client."""
         servers = await self._bookies.join(self)
-        self._client = await asyncio.to_thread(self.open_client, servers)
-
-    async def ask(self, *words: object) -> list[int]:
-        """Return the numbers of the client's answer. Raises `PeerError`."""
-        assert self._client is not None, "start comes first"
-        try:
-            answer = await asyncio.to_thread(self._client.ask, *words)
-        except JavaError as error:
-            raise PeerError(str(error)) from error
-        return [int(each) for each in answer.split()]
+        self._client = JavaBench(await asyncio.to_thread(self.open_client, servers))
 
     def servers(self) -> Sequence[int]:
         """Return the pids of the bookies."""
@@ -100,17 +98,6 @@ class OnBookies(ABC):
     async def stop(self) -> None:
         """End the client, and the servers if no other peer uses them."""
         if self._client is not None:
-            self._client.kill()
-            self._client.close()
+            self._client.end()
             self._client = None
         await self._bookies.leave(self)
-
-
-def reading(count: int, nanos: int, work: int) -> Took:
-    """Return what a client says of a reading."""
-    return Took(count, nanos / 1e9, work / 1e9, 0, 0)
-
-
-def appends(count: int, nanos: int, work: int, p50: int, p99: int) -> Took:
-    """Return what a client says of appends, with latencies in µs."""
-    return Took(count, nanos / 1e9, work / 1e9, p50 / 1e3, p99 / 1e3)

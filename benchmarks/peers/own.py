@@ -172,7 +172,7 @@ class Gateway(Own):
     async def stop(self) -> None:
         """End client, gateway and bookies."""
         if self._java is not None:
-            self._java.end()
+            self._java.bench.end()
         if self._gateway is not None:
             await asyncio.to_thread(self._gateway.end)
         await super().stop()

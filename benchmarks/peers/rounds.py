@@ -17,12 +17,11 @@ from benchmarks.peers.others import left_out
 from benchmarks.peers.peer import Peer, PeerError, Took, UnavailableError
 from benchmarks.peers.report import Limit, Results, Run
 from benchmarks.peers.workloads import READ_FROM, Workload
+from quire.bench import raw
 from quire.bench.figures import RawLimits
 from quire.errors import QuireError
-from tests.interop.servers import JavaError
 
 WARM_UP_SECONDS: Final = 10.0
-RAW_STEPS: Final = 5
 
 Limits: TypeAlias = Callable[[Callable[[str], None]], Awaitable[RawLimits]]
 
@@ -83,7 +82,7 @@ class Rounds:
         """Start all, warm up, and run so many rounds into `results`. Ends everything, however it
         goes.
         """
-        a_round = RAW_STEPS + sum(w.kind in p.kinds for w in self._workloads for p in self._peers)
+        a_round = raw.STEPS + sum(w.kind in p.kinds for w in self._workloads for p in self._peers)
         self._progress.update(self._task, total=2 * len(self._peers) + rounds * a_round)
         async with AsyncExitStack() as stack:
             stack.enter_context(self._progress)
@@ -133,7 +132,7 @@ class Rounds:
             try:
                 await settle(_pids(peers))
                 self.results.runs.append(await measure(peer, workload, number, self._seconds))
-            except (JavaError, QuireError, PeerError) as error:
+            except (QuireError, PeerError) as error:
                 self._say(f"{what}: {error}")
 
     def _advance(self, what: str) -> None:

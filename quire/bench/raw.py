@@ -25,6 +25,8 @@ from quire.aio.loops import loop_factory
 from quire.bench.figures import COPIES, Figures, RawLimits
 from quire.cluster.process import child_environment
 
+STEPS: Final = 5
+"""How often `advance` is called by `measure_limits`."""
 MESSAGE_BYTES: Final = 1024
 PIPELINED: Final = 64
 MAJORITY: Final = 2

@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
+from quire.bench import raw
 from quire.bench.appends import ENTRY_BYTES, WORKLOADS, Workload, measure_appends
 from quire.bench.figures import COPIES, Figures, Report, TlsFigures
 from quire.bench.logs import LogReport, measure_log
-from quire.bench.raw import measure_limits
 from quire.bench.reads import measure_reads
 from quire.client import Client
 from quire.cluster import LocalCluster
@@ -22,7 +22,7 @@ from quire.ledger.quorum import Replication
 RAW_SHARE: Final = 0.25
 """Part of the time that the raw limits get, each."""
 
-STEPS: Final = 5 + 1 + len(WORKLOADS) + 1
+STEPS: Final = raw.STEPS + 1 + len(WORKLOADS) + 1
 """How often `advance` is called."""
 
 
@@ -35,7 +35,7 @@ async def measure(
     `advance` is called with the name of each step as it begins. Raises as a
     cluster's start does.
     """
-    limits = await measure_limits(directory, max(0.5, seconds * RAW_SHARE), advance)
+    limits = await raw.measure_limits(directory, max(0.5, seconds * RAW_SHARE), advance)
     advance("starting three bookies")
     async with AsyncExitStack() as stack:
         clients = [await _connected(stack, directory / "cluster", tls=False)]

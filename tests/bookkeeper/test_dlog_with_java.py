@@ -14,7 +14,7 @@ import pytest
 import quire
 from quire.bookkeeper.dlog.log import DlogRecord, dlog_pieces, find_txid, read_dlog, read_piece
 from quire.client import Client
-from tests.interop.jars import JANINO, install, install_dlog
+from tests.interop.jars import install, install_dlog, program
 from tests.interop.servers import ApacheServers, JavaError, JavaProgram
 from tests.support.command import quire as run_quire
 from tests.support.dlog import FILE
@@ -31,7 +31,7 @@ class Library(JavaProgram):
     def __init__(self, servers: ApacheServers) -> None:
         here = ApacheServers(servers.directory, install_dlog(), "db", 0)
         place = f"127.0.0.1:{servers.port}"
-        command = here.java(JANINO, str(SOURCE), SOURCE.stem, place)
+        command = here.java(*program(SOURCE), place)
         super().__init__(command, servers.directory / "logs.log")
 
     def end(self) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import quire
 from quire.bookkeeper.pulsar.topic import read_topic
-from tests.interop.jars import JANINO, install, install_pulsar
+from tests.interop.jars import install, install_pulsar, program
 from tests.interop.servers import ApacheServers
 from tests.support.command import quire as run_quire
 from tests.support.pulsar import ENTRIES, FILE, PAYLOADS
@@ -24,7 +24,7 @@ def make_topics(servers: ApacheServers) -> str:
     """Let Java write both topics; return what it printed."""
     here = ApacheServers(servers.directory, install_pulsar(), "db", 0)
     place = f"127.0.0.1:{servers.port}"
-    command = here.java(JANINO, str(SOURCE), SOURCE.stem, place)
+    command = here.java(*program(SOURCE), place)
     log = servers.directory / "topics.log"
     with log.open("wb") as errors:
         done = subprocess.run(

@@ -55,7 +55,7 @@ POOL = ("org.apache.commons", "commons-pool2", "2.12.1")
 KINDS = ("jar", "bundle", "nar")
 """Kinds of artifact that are jars: some of BookKeeper's own are published as nar."""
 
-JANINO = "org.codehaus.janino.SimpleCompiler"
+JANINO = "org.codehaus.commons.compiler.AbstractJavaSourceClassLoader"
 
 
 class JarsMissingError(Exception):
@@ -159,6 +159,14 @@ def install_dlog(version: str = NEWEST, cache: Path = CACHE) -> Path:
     """
     wanted = [("org.apache.distributedlog", "distributedlog-core", version), BESIDE]
     return _install("Apache DistributedLog", f"dlog-{version}", wanted, cache)
+
+
+def program(source: Path) -> tuple[str, ...]:
+    """Return the words of a `java` command that compile and run a source file.
+
+    Other classes are found in files of their names beside it.
+    """
+    return JANINO, "-sourcepath", str(source.parent), source.stem
 
 
 def _retrieve(title: str, wanted: Sequence[Artifact], jars: Path, alone: bool) -> None:

@@ -13,7 +13,7 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 from quire.cluster.zookeeper.java import find_java
-from tests.interop.jars import JANINO, class_path
+from tests.interop.jars import class_path, program
 
 STORAGES = {
     "db": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
@@ -272,7 +272,7 @@ class JavaClient(JavaProgram):
         are further arguments of the program.
         """
         words = (servers.metadata, protocol, str(seconds), *map(str, more))
-        command = servers.java(JANINO, str(source), source.stem, *words)
+        command = servers.java(*program(source), *words)
         super().__init__(command, servers.directory / "java.log")
 
 
