@@ -26,6 +26,7 @@ from quire.metastore.changes import Create
 from quire.metastore.zookeeper import ZooKeeperStore
 from quire.metastore.zookeeper_uri import parse_uri
 from tests.support.session_holder import holder
+from tests.support.threads import thread_states
 
 DEADLINE_SECONDS = 60.0
 PATIENT_SECONDS = 20.0
@@ -42,13 +43,8 @@ def pause(server: ZooKeeperServer) -> None:
     """Stop the server; return when each of its threads stands still, which takes a moment."""
     assert server.pid is not None
     os.kill(server.pid, signal.SIGSTOP)
-    while any(state != "T" for state in thread_states(server.pid)):
+    while thread_states(server.pid) != {"T"}:
         time.sleep(0.001)
-
-
-def thread_states(pid: int) -> list[str]:
-    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
-    return [stat.rpartition(")")[2].split()[0] for stat in stats]
 
 
 def resume(server: ZooKeeperServer) -> None:

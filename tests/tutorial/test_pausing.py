@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 from quire.metastore import create_store
+from tests.support.threads import thread_states
 from tutorial.pausing import pause
 
 HOLDER = """
@@ -20,8 +24,17 @@ while True:
 """
 
 
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().split()[2]
+BUSY = """
+import threading
+
+def work():
+    while True:
+        sum(range(1000))
+
+for _ in range(8):
+    threading.Thread(target=work).start()
+print("works", flush=True)
+"""
 
 
 def test_a_process_that_holds_the_lock_is_woken_and_paused_again(tmp_path: Path) -> None:
@@ -38,11 +51,41 @@ def test_a_process_that_holds_the_lock_is_woken_and_paused_again(tmp_path: Path)
             await holder.stdout.readline()
             waiting = asyncio.create_task(store.create("/b", b""))
             await pause(holder, uri)
-            assert state_of(holder.pid) == "T"
+            assert thread_states(holder.pid) == {"T"}
             await waiting
         finally:
             holder.kill()
             await holder.wait()
             await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_paused_process_stands_still() -> None:
+    async def main() -> None:
+        busy = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", BUSY), stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            assert busy.stdout is not None
+            await busy.stdout.readline()
+            for _ in range(30):
+                await pause(busy, "zk://127.0.0.1:2181/")
+                assert thread_states(busy.pid) == {"T"}
+                await pause(busy, "zk://127.0.0.1:2181/")  # it is paused already
+                busy.send_signal(signal.SIGCONT)
+        finally:
+            busy.kill()
+            await busy.wait()
+
+    asyncio.run(main())
+
+
+def test_a_process_that_has_ended_is_not_paused() -> None:
+    async def main() -> None:
+        ended = await asyncio.create_subprocess_exec("true")
+        await ended.wait()
+        with pytest.raises(ProcessLookupError):
+            await pause(ended, "zk://127.0.0.1:2181/")
 
     asyncio.run(main())
