@@ -70,6 +70,7 @@ public class DistributedLogBench extends Bench {
         AsyncLogWriter writer = (AsyncLogWriter) manager.openAsyncLogWriter().get();
         try {
             Records records = new Records(writer, payload(words[2]));
+            records.begin();
             records.add(Integer.parseInt(words[3]), null);
             return records.run(words[4]);
         } finally {

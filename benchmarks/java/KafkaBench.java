@@ -68,6 +68,7 @@ public class KafkaBench extends Bench {
         try {
             producer.partitionsFor(words[1]);
             Records records = new Records(producer, words[1], payload(words[2]));
+            records.begin();
             records.add(Integer.parseInt(words[3]), null);
             return records.run(words[4]);
         } finally {
