@@ -29,6 +29,7 @@ from benchmarks.peers import report
 from benchmarks.peers.bookkeeper import BookKeeper
 from benchmarks.peers.distributedlog import DistributedLog
 from benchmarks.peers.kafka import Kafka
+from benchmarks.peers.machine import check_disk
 from benchmarks.peers.on_bookies import Bookies
 from benchmarks.peers.others import OTHERS, make_others
 from benchmarks.peers.own import Gateway, Ledgers, Logs
@@ -73,6 +74,11 @@ def on_tuned_bookies(words: Sequence[str], bookies: Bookies) -> list[Peer]:
     return made
 
 
+def appending(peers: Sequence[Peer], workloads: Sequence[Workload]) -> int:
+    """Return how many times in a round a peer appends."""
+    return sum(each.kind in peer.kinds for each in workloads if each.in_flight for peer in peers)
+
+
 def about() -> dict[str, object]:
     """Return facts about this machine and these versions."""
     return {
@@ -115,6 +121,7 @@ def main() -> None:
             kinds = {workload.kind for workload in workloads}
             words = [each for each in words if each not in OTHERS or "log" in kinds]
             peers = [each for each in peers_of(words, Path(directory)) if kinds & {*each.kinds}]
+            check_disk(Path(directory), given.rounds * appending(peers, workloads) * given.seconds)
             limits = partial(measure_limits, Path(directory), RAW_SECONDS)
             rounds = Rounds(peers, workloads, given.seconds, limits)
             found = rounds.results

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -17,6 +18,11 @@ SETTLE_STEP: Final = 0.5
 SETTLED_CORES: Final = 0.1
 """An idle bookie, broker or store uses less."""
 SETTLED_BYTES: Final = 1024 * 1024
+
+DISK_BYTES_A_SECOND: Final = 100_000_000
+"""Of all servers together, while a workload appends: 80 MB in a run on two cores. Nothing is
+deleted before the end.
+"""
 
 
 class Spent(NamedTuple):
@@ -74,6 +80,20 @@ def with_children(pids: Sequence[int]) -> list[int]:
         if parent in found:
             found[parent].append(int(place.parent.name))
     return [each for pid in pids for each in (pid, *sorted(found[pid]))]
+
+
+def check_disk(place: Path, seconds: float) -> None:
+    """Check that appends for so many seconds find space in a directory.
+
+    Raises:
+        ValueError: It has less; the text says how much, and what to do.
+    """
+    free, needed = shutil.disk_usage(place).free, int(seconds * DISK_BYTES_A_SECOND)
+    if free < needed:
+        raise ValueError(
+            f"{place} has {free / 1e9:.1f} GB free, and this run may take {needed / 1e9:.1f}: make "
+            "space, set TMPDIR to another disk, or ask for less by --rounds, --seconds or --peers"
+        )
 
 
 async def settle(pids: Sequence[int], limit: float = SETTLE_SECONDS) -> bool:

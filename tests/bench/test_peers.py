@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peers import machine, report
-from benchmarks.peers.__main__ import keep_part
+from benchmarks.peers.__main__ import appending, keep_part
 from benchmarks.peers.bookkeeper import BookKeeper
 from benchmarks.peers.distributedlog import DistributedLog
-from benchmarks.peers.machine import Spent, memory, spent
+from benchmarks.peers.machine import Spent, check_disk, memory, spent
 from benchmarks.peers.on_bookies import Bookies
 from benchmarks.peers.report import Limit, Results, Run
 from benchmarks.peers.workloads import READ_FROM, WORKLOADS, Workload
@@ -224,3 +224,15 @@ async def test_servers_are_idle_one_by_one_not_together(monkeypatch: pytest.Monk
 def busy(used: dict[int, float]) -> Spent:
     used[7] += 0.2
     return Spent(used[7], 0, 0)
+
+
+def test_a_run_that_the_disk_has_no_space_for_does_not_begin(tmp_path: Path) -> None:
+    check_disk(tmp_path, 0.0)
+    with pytest.raises(ValueError, match=r"has [\d.]+ GB free, and this run may take .* TMPDIR"):
+        check_disk(tmp_path, 1e12)
+
+
+def test_readings_take_no_disk(tmp_path: Path) -> None:
+    peers = [BookKeeper(Bookies(tmp_path, "default"))]
+    ledgers = [each for each in WORKLOADS if each.kind == "ledger"]
+    assert appending(peers, ledgers) == len(ledgers) - 1

@@ -94,6 +94,8 @@ class ApacheServers:
         opened = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in OPENED]
         return [
             *(str(find_java()), *opened, *self._flags, "-Djava.net.preferIPv4Stack=true"),
+            # Libraries are unpacked there, 15 MB a server, and stay when it is killed.
+            f"-Djava.io.tmpdir={self.directory}",
             "-Dio.netty.tryReflectionSetAccessible=true",
             *(f"-Dlog4j2.configurationFile={self.directory / 'log4j2.xml'}", "-cp"),
             *(class_path(self.jars), *arguments),
