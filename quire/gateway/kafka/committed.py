@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from quire.errors import NoSuchCursorError, QuireError
+from quire.errors import NoSuchCursorError, NoSuchLogError, QuireError
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
 from quire.gateway.kafka.errors import group_code_of
 from quire.gateway.kafka.messages import Fields
@@ -71,8 +71,8 @@ async def _committed_one(
         if partition == PARTITION:
             cursor = await broker.client.log_cursors(name).find(group)
             offset = await cursor.offset()
-    except NoSuchCursorError:
-        pass
+    except (NoSuchCursorError, NoSuchLogError):
+        pass  # as Kafka: a code would end a consumer, also for a topic that was deleted meanwhile
     except QuireError as error:
         code = group_code_of(error)
         if code in _PASSING:

@@ -70,3 +70,16 @@ async def test_clients_are_told_to_ask_again(
                 none = ErrorCode.none
                 assert await commit(address, 5) is none
                 assert await committed(address, all_topics=True) == (none, [(5, none)])
+
+
+async def test_a_deleted_topic_has_no_offset_and_no_error() -> None:
+    with MemoryCluster() as made:
+        async with quire.connect(made.store_uri) as client:
+            async with await client.open_log(LOG) as log:
+                await log.append(b"x")
+            async with serving(client) as address:
+                await sent(address, FIND, 1, {"key": GROUP, "key_type": 0})
+                assert await commit(address, 1) is ErrorCode.none
+                await client.delete_log(LOG)
+                nothing = (ErrorCode.none, [(-1, ErrorCode.none)])
+                assert await committed(address, all_topics=False) == nothing
