@@ -5,6 +5,7 @@ A number without a unit is seconds, or bytes. Pure: no clock and no I/O.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -54,6 +55,8 @@ def parse_bytes(text: str) -> int:
             "such as 64MiB"
         )
     size = float(match[1]) * factor
+    if not math.isfinite(size):
+        raise ConfigurationError(f"{text[:20]}… is not a size: it has {len(text)} characters")
     if size != int(size):
         raise ConfigurationError(f"{text!r} is {size:g} bytes, which is not a whole number")
     return int(size)

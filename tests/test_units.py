@@ -56,6 +56,11 @@ def test_a_text_that_is_not_a_size_is_refused_with_the_units(text: str) -> None:
         parse_bytes(text)
 
 
+def test_a_size_without_end_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="is not a size: it has 401 characters"):
+        parse_bytes("9" * 400 + "B")
+
+
 def test_a_part_of_a_byte_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="whole number"):
         parse_bytes("0.0001kB")

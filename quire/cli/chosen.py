@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from click.core import ParameterSource
 
 from quire.cli.configuration import (
     Configuration,
@@ -57,13 +59,31 @@ def _choose(context: click.Context, param: click.Parameter, value: str | None) -
     try:
         configuration = read_file(find_file(known["config"]))
         settings = tuple(configuration.settings(root, known["context_name"]))
+        name = configuration.chosen(known["context_name"])
     except ConfigurationError as error:
         context.meta[_KEY] = Chosen(configuration, wrong=error)
         return value
-    name = configuration.chosen(known["context_name"])
     context.meta[_KEY] = Chosen(configuration, name, settings)
     context.default_map = default_map(settings)
     return value
+
+
+class ContextOption(click.Option):
+    """An option that a context sets. What `--context` chose wins over the environment: it is on the
+    command line.
+    """
+
+    def consume_value(
+        self, ctx: click.Context, opts: Mapping[str, Any]
+    ) -> tuple[Any, ParameterSource]:
+        """Return the value and where it is from, as click asks for it."""
+        value, source = super().consume_value(ctx, opts)
+        if source is not ParameterSource.ENVIRONMENT or ctx.parent is not None:
+            return value, source
+        if ctx.get_parameter_source("context_name") is not ParameterSource.COMMANDLINE:
+            return value, source
+        of_context = (ctx.default_map or {}).get(str(self.name))
+        return (value, source) if of_context is None else (of_context, ParameterSource.DEFAULT_MAP)
 
 
 config_option = click.option(
@@ -91,7 +111,14 @@ def file_to_write(context: click.Context) -> Path:
     """Return the file that contexts are written to.
 
     It is the file of --config or QUIRE_CONFIG, which need not exist yet; without them the file in
-    use, also if it cannot be read; without any, this user's own.
+    use, also if it cannot be read; without any, this user's own. Raises `ConfigurationError` if
+    there is none of these.
     """
     given = context.find_root().params["config"]
-    return Path(given) if given is not None else find_file(None) or own_file()
+    file = Path(given) if given is not None else find_file(None) or own_file()
+    if file is None:
+        raise ConfigurationError(
+            "this user has no home for a configuration file: name a file by --config or "
+            "QUIRE_CONFIG, or set HOME"
+        )
+    return file

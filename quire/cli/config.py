@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -47,7 +48,9 @@ def check(context: click.Context, settings: Settings) -> None:
     if settings.json:
         print_json({"file": file and str(file), "context": found.context, **_counts(found)})
     elif file is None:
-        note(f"no configuration file: not ./quire.toml, not {own_file()}, not /etc/quire")
+        own = own_file()
+        places = ("./quire.toml", *([] if own is None else [own]), "/etc/quire/quire.toml")
+        note(f"no configuration file: not {', not '.join(map(str, places))}")
     else:
         counts = _counts(found)
         click.echo(f"{file} is right: {counts['settings']} settings, {counts['contexts']} contexts")
@@ -169,7 +172,7 @@ def _origin(
         case ParameterSource.COMMANDLINE:
             return "command line"
         case ParameterSource.ENVIRONMENT:
-            return f"environment: {_variable(node, option)}"
+            return f"environment: {option.envvar}"
         case ParameterSource.DEFAULT_MAP:
             table = ".".join(path) if path else f"contexts.{found.context}"
             return f"{found.configuration.file} [{table}]"
@@ -177,15 +180,11 @@ def _origin(
             return "default"
 
 
-def _variable(node: click.Context, option: click.Option) -> str:
-    if isinstance(option.envvar, str):
-        return option.envvar
-    return f"{node.auto_envvar_prefix}_{str(option.name).upper()}"
-
-
 def _shown(option: click.Option, value: object) -> Value:
     if value is not None and "password" in long_name(option):
         return HIDDEN
     if isinstance(value, list | tuple):
         return [str(one) for one in value]
+    if isinstance(value, Enum) and not isinstance(value, str):
+        return None  # click's mark of an option without a value
     return value if isinstance(value, bool | int | float | None) else str(value)

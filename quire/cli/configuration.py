@@ -123,13 +123,10 @@ class Configuration:
         """Return the value as an option takes it. The command converts it again later."""
         if isinstance(option.type, Pairs) and isinstance(value, Mapping):
             value = [f"{name}={one}" for name, one in value.items()]
-        fits = isinstance(value, bool) if option.is_flag else isinstance(value, str | int | float)
-        if option.multiple:
-            fits = isinstance(value, list)
-        elif isinstance(value, bool) and not option.is_flag:
-            fits = False
-        wanted = "true or false" if option.is_flag else "a list" if option.multiple else "one value"
-        if not fits:
+        if isinstance(option.type, click.types.FuncParamType):
+            value = _as_typed(value)
+        wanted = _misfit(option, value)
+        if wanted is not None:
             raise ConfigurationError(
                 f"{self.file}: {key} = {value!r} in [{table}] must be {wanted}"
             )
@@ -148,6 +145,30 @@ class Configuration:
         advice = f"did you mean {near[0]!r}?" if near else f"there is: {', '.join(sorted(known))}"
         place = f"in [{table}]" if kind == "option" else f"({table})"
         return ConfigurationError(f"{self.file}: no {kind} is called {name!r} {place}; {advice}")
+
+
+def _misfit(option: click.Option, value: object) -> str | None:
+    """Return which kind of value an option takes; None if it is this one."""
+    if option.is_flag:
+        return None if isinstance(value, bool) else "true or false"
+    if option.multiple:
+        return None if isinstance(value, list) and all(map(_is_one, value)) else "a list"
+    if isinstance(option.type, click.types.IntParamType):
+        is_part = isinstance(value, float) and not value.is_integer()
+        return None if _is_one(value) and not is_part else "a whole number"
+    return None if _is_one(value) else "one value"
+
+
+def _is_one(value: object) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _as_typed(value: Any) -> Any:
+    """Return a value as a person types it: some options are functions of a text."""
+    if isinstance(value, list):
+        return [_as_typed(one) for one in value]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if is_number else value
 
 
 def options_of(command: click.Command, *, within: Sequence[str]) -> dict[str, click.Option]:
@@ -178,19 +199,34 @@ def find_file(given: str | None, environment: Mapping[str, str] = os.environ) ->
     """
     if given is not None:
         path = Path(given)
-        if not path.is_file():
+        try:
+            is_missing = not path.exists() or path.is_dir()
+        except OSError:
+            is_missing = False  # reading it tells why
+        if is_missing:
             raise ConfigurationError(
                 f"{path} does not exist: --config and QUIRE_CONFIG name a file"
             )
         return path
     places = (Path(NAME), own_file(environment), Path("/etc/quire") / NAME)
-    return next((path for path in places if path.is_file()), None)
+    return next((path for path in places if path is not None and _is_there(path)), None)
 
 
-def own_file(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the path of this user's own file, whether or not it exists."""
+def _is_there(path: Path) -> bool:
+    """Return whether a file exists, as far as this process may look."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False  # no option names it: commands go on without it
+
+
+def own_file(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the path of this user's own file, whether or not it exists; None without a home."""
     home = environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME", "~")) / ".config"
-    return Path(home).expanduser() / "quire" / NAME
+    try:
+        return Path(home).expanduser() / "quire" / NAME
+    except RuntimeError:  # the system knows no home of this user
+        return None
 
 
 def read_file(path: Path | None) -> Configuration:

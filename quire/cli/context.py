@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import click
 import tomlkit
 
 from quire.cli.chosen import chosen, file_to_write, raise_what_is_wrong
-from quire.cli.configuration import read_file
+from quire.cli.configuration import NAME, read_file
 from quire.cli.output import print_json, print_table
 from quire.cli.settings import Settings, with_settings
 from quire.errors import ConfigurationError
@@ -57,7 +59,8 @@ def add(click_context: click.Context, settings: Settings, name: str, use_it: boo
     """Give the cluster at --store a name, or an existing name another cluster.
 
     Commands use the first context until another is chosen. Other settings of the context, and
-    comments in the file, stay as they are.
+    comments in the file, stay as they are. A directory is written with its whole path, unless the
+    file is ./quire.toml.
 
     \b
     Examples:
@@ -69,9 +72,12 @@ def add(click_context: click.Context, settings: Settings, name: str, use_it: boo
     if store is None:
         raise click.UsageError("a context needs --store URI")
 
-    def change(document: MutableMapping[str, Any]) -> None:
+    def change(document: MutableMapping[str, Any], file: Path) -> None:
         contexts = document.setdefault("contexts", tomlkit.table(is_super_table=True))
-        contexts.setdefault(name, tomlkit.table())["store"] = store
+        values = contexts.setdefault(name, _table_in(contexts))
+        if not isinstance(values, MutableMapping):
+            raise ConfigurationError(f"{file}: contexts.{name} must be a table: [contexts.{name}]")
+        values["store"] = _from_anywhere(store, file)
         if use_it or len(contexts) == 1:
             document["context"] = name
 
@@ -90,7 +96,7 @@ def use(click_context: click.Context, settings: Settings, name: str) -> None:
       quire context use production
     """
 
-    def change(document: MutableMapping[str, Any]) -> None:
+    def change(document: MutableMapping[str, Any], file: Path) -> None:
         _check_known(document, name)
         document["context"] = name
 
@@ -109,7 +115,7 @@ def remove(click_context: click.Context, settings: Settings, name: str) -> None:
       quire context remove staging
     """
 
-    def change(document: MutableMapping[str, Any]) -> None:
+    def change(document: MutableMapping[str, Any], file: Path) -> None:
         _check_known(document, name)
         del document["contexts"][name]
         if document.get("context") == name:
@@ -134,28 +140,57 @@ def _check_known(document: MutableMapping[str, Any], name: str) -> None:
         )
 
 
+def _table_in(contexts: MutableMapping[str, Any]) -> Any:
+    """Return a new table, of the kind that fits into the others."""
+    is_inline = isinstance(contexts, tomlkit.items.InlineTable)
+    return tomlkit.inline_table() if is_inline else tomlkit.table()
+
+
+def _from_anywhere(store: str, file: Path) -> str:
+    """Return a store as every directory understands it. ./quire.toml is used in one only."""
+    if "://" in store or store == "memory:" or file == Path(NAME):
+        return store
+    return str(Path(store).expanduser().resolve())
+
+
 def _change(
-    click_context: click.Context, change: Callable[[MutableMapping[str, Any]], None]
+    click_context: click.Context, change: Callable[[MutableMapping[str, Any], Path], None]
 ) -> Path:
-    """Change the file as a whole: another process reads the old one or the new one."""
+    """Change the file as a whole: another process reads the old one or the new one, and changes
+    the new one. A link stays a link.
+    """
     file = file_to_write(click_context)
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        text = ""
-    read_file(file if text else None)  # a file that is not TOML is left alone
-    document = tomlkit.parse(text)
-    change(document)
-    make_directories(file.parent)
-    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
-    try:
-        mode = file.stat().st_mode & 0o777 if text else FILE_MODE
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as written:
-            written.write(tomlkit.dumps(document))
-        partial.replace(file)
-    finally:
-        partial.unlink(missing_ok=True)
+    place = file.resolve()
+    make_directories(place.parent)
+    with _locked(place.parent):
+        try:
+            text = place.read_text(encoding="utf-8-sig")
+        except FileNotFoundError:
+            text = ""
+        read_file(file if text else None)  # a file that is not TOML is left alone
+        document = tomlkit.parse(text)
+        change(document, file)
+        partial = place.with_name(f"{place.name}.{os.getpid()}.partial")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        try:
+            mode = place.stat().st_mode & 0o777 if text else FILE_MODE
+            with open(os.open(partial, flags, mode), "w", encoding="utf-8") as written:
+                written.write(tomlkit.dumps(document))
+            partial.replace(place)
+        finally:
+            partial.unlink(missing_ok=True)
     return file
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Have a directory alone in the block, among processes that ask for it too."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _tell(settings: Settings, name: str, file: Path, text: str) -> None:

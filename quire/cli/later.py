@@ -12,6 +12,8 @@ from typing import Final
 
 import click
 
+from quire.cli.variables import ROOT, name_variables, variable
+
 
 class Commands(MutableMapping[str, click.Command]):
     """The commands of a group by name, as `click.Group` takes them."""
@@ -28,6 +30,7 @@ class Commands(MutableMapping[str, click.Command]):
             module, _, attribute = self._places[name].partition(":")
             command = getattr(import_module(module), attribute)
             assert isinstance(command, click.Command), self._places[name]
+            name_variables(command, variable(ROOT, name))
             self._loaded[name] = command
         return self._loaded[name]
 

@@ -14,7 +14,7 @@ from quire.cli.output import note, print_json, progress_of
 from quire.cli.settings import Settings, run, with_settings
 from quire.errors import CorruptEntryError
 from quire.metadata.adopt import adopt as adopt_store
-from quire.metadata.archive import Summary
+from quire.metadata.archive import Summary, verify_archive
 from quire.metadata.backup import back_up
 from quire.metadata.check import Finding
 from quire.metadata.recordless import RecordlessLedgers
@@ -82,6 +82,7 @@ def restore(settings: Settings, file: Path) -> None:
 
 
 async def _restore(settings: Settings, file: Path) -> None:
+    verify_archive(file)  # before a store is made: an empty one would pass for a cluster
     async with opened(settings, create_store) as store:
         with progress_of("Restoring records") as on_progress:
             summary = await restore_store(store, file, on_progress)

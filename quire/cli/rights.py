@@ -215,7 +215,7 @@ def read_rules(file: Path) -> list[AccessRule]:
         return [AccessRule.of({**each, "since_ms": _now_ms()}) for each in stamped]
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ConfigurationError(
             f'{file} has no rules: expected {{"rules": [{{"identity": …, "role": …}}, …]}} as '
             f"`quire rights show --json` prints them; {type(error).__name__}: {error}"

@@ -11,6 +11,7 @@ from quire.cli.exits import RootGroup
 from quire.cli.later import Commands
 from quire.cli.settings import Settings, json_option, store_option
 from quire.cli.tls import tls_options
+from quire.cli.variables import ROOT, name_variables
 from quire.version import __version__, is_compiled
 from quire.wire.certificates import TlsOptions
 
@@ -44,7 +45,7 @@ _BUILD: Final = " (compiled)" if is_compiled() else ""
 @click.group(
     cls=RootGroup,
     commands=Commands(PLACES),
-    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "QUIRE"},
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": ROOT},
 )
 @click.version_option(
     __version__, prog_name="quire", message=f"%(prog)s, version %(version)s{_BUILD}"
@@ -76,3 +77,6 @@ def main(
     context.command.errors_as_json |= as_json
     if context.invoked_subcommand not in ("config", "context"):  # they look at a file that is wrong
         raise_what_is_wrong(context)
+
+
+name_variables(main, ROOT)

@@ -16,6 +16,7 @@ import click
 
 from quire.aio.loops import loop_factory
 from quire.bookie import BookieAddress
+from quire.cli.chosen import ContextOption
 from quire.cli.ending import handling
 from quire.cli.payloads import stdin_chunks
 from quire.client import Client
@@ -80,6 +81,7 @@ def store_option(*, envvar: str | None = None) -> Callable[[Any], Any]:
         "--store",
         "--cluster",
         "store",
+        cls=ContextOption,
         metavar="URI",
         envvar=envvar,
         help="Metadata store, or the directory of a local cluster. "
@@ -97,7 +99,11 @@ exit_with_parent_option = click.option(
 def json_option(*, envvar: str | None = None) -> Callable[[Any], Any]:
     """Return the `--json` option. Only the outermost one reads `envvar`."""
     return click.option(
-        "--json", "as_json", is_flag=True, envvar=envvar, help="Print JSON, for programs."
+        *("--json", "as_json"),
+        cls=ContextOption,
+        is_flag=True,
+        envvar=envvar,
+        help="Print JSON, for programs.",
     )
 
 

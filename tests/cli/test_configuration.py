@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -59,6 +62,62 @@ def test_the_command_line_wins_over_the_environment_over_the_file(file: Path) ->
     assert shown("--store", "given", QUIRE_STORE=named)[key] == ("given", "command line")
 
 
+def test_a_context_of_the_command_line_wins_over_the_environment(file: Path) -> None:
+    file.write_text('[contexts.a]\nstore = "of-a"\n[contexts.b]\ntls-cert = "b.pem"\n')
+    stores = {"QUIRE_STORE": "of-environment"}
+    assert shown("--context", "a", **stores)["quire store"] == ("of-a", f"{file} [contexts.a]")
+    assert shown("--context", "a", "--store", "given", **stores)["quire store"][0] == "given"
+    assert shown(QUIRE_CONTEXT="a", **stores)["quire store"][0] == "of-environment"
+    found = call("--context", "b", "log", "list", **stores)
+    assert "of-environment" in found.stderr or "belong together" in found.stderr
+
+
+def test_a_place_may_be_a_number_in_the_file(file: Path) -> None:
+    file.write_text("[log.read]\nfrom = 3\n[log.tail]\nfrom = 0\n")
+    assert call("config", "check").exit_code == 0
+    assert shown()["quire log read from"][0] == "3"
+
+
+def test_an_option_without_a_value_is_shown_without_one(file: Path) -> None:
+    found = shown()
+    assert found["quire log read from"] == (None, "default")
+    assert not [name for name, (value, _) in found.items() if "UNSET" in str(value)]
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="users of Unix")
+def test_without_a_home_there_is_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    nowhere = {"XDG_CONFIG_HOME": "~no-such-user/x"}
+    assert find_file(None, nowhere) is None
+    done = call("config", "check", **nowhere)
+    assert (done.exit_code, done.stderr) == (
+        0,
+        "no configuration file: not ./quire.toml, not /etc/quire/quire.toml\n",
+    )
+    done = call("context", "add", "a", "--store", "zk://a/quire", **nowhere)
+    assert done.exit_code == 2
+    assert "QUIRE_CONFIG" in done.stderr
+
+
+def test_a_file_that_may_not_be_looked_at_is_not_there(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    assert find_file(None) is None
+
+
+def test_a_file_may_be_a_pipe(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.write(write, b"[log.read]\nlimit = 7\n")
+    os.close(write)
+    done = call("--config", f"/dev/fd/{read}", "config", "check", "--json")
+    os.close(read)
+    assert json.loads(done.stdout)["settings"] == 1, done.stderr
+
+
 def test_every_option_has_a_variable(file: Path) -> None:
     file.write_text('[bookie.serve]\nlisten = "127.0.0.1:1"\n')
     found = shown(QUIRE_BOOKIE_SERVE_LISTEN="127.0.0.1:2")
@@ -91,7 +150,10 @@ def test_a_context_that_prints_json_prints_errors_as_json(file: Path) -> None:
         ("store = 'x'\n", "no key is called 'store'"),
         ("[log.read]\nstore = 'x'\n", "belongs to a context"),
         ("[log.read]\nlimit = 'many'\n", "'many' is not a valid integer range"),
-        ("[log.read]\nlimit = true\n", "must be one value"),
+        ("[log.read]\nlimit = true\n", "must be a whole number"),
+        ("[log.read]\nlimit = 1.5\n", "must be a whole number"),
+        ("[log.read]\nfrom = true\n", "must be one value"),
+        ("[log.append]\nheader = [['a']]\n", "must be a list"),
         ("[bookie.serve]\nexit-with-parent = 1\n", "must be true or false"),
         ("[cluster.up]\nlabels = 'rack=r1'\n", "must be a list"),
         ("[bookie.serve]\nstorage = {write-cash-bytes = 1}\n", "did you mean 'write_cache_bytes'?"),
@@ -196,18 +258,19 @@ def test_passwords_are_not_shown(file: Path) -> None:
 def test_contexts_are_added_used_and_removed(file: Path) -> None:
     file.write_text("# ours\n[log.read]\nlimit = 7 # few\n")
     file.chmod(0o640)
-    assert call("context", "add", "a", "--store", "sa").exit_code == 0
-    assert call("context", "add", "b", "--store", "sb").exit_code == 0
-    assert shown()["quire store"][0] == "sa", "the first one is used"
+    sa, sb, sc = (f"zk://{name}/quire" for name in "abc")
+    assert call("context", "add", "a", "--store", sa).exit_code == 0
+    assert call("context", "add", "b", "--store", sb).exit_code == 0
+    assert shown()["quire store"][0] == sa, "the first one is used"
     assert call("context", "use", "b").exit_code == 0
-    assert shown()["quire store"][0] == "sb"
+    assert shown()["quire store"][0] == sb
     listed = [json.loads(line) for line in call("context", "list", "--json").stdout.splitlines()]
     assert [(each["context"], each["used"], each["store"]) for each in listed] == [
-        ("a", False, "sa"),
-        ("b", True, "sb"),
+        ("a", False, sa),
+        ("b", True, sb),
     ]
-    assert call("context", "add", "a", "--store", "sc", "--use").exit_code == 0
-    assert shown()["quire store"][0] == "sc"
+    assert call("context", "add", "a", "--store", sc, "--use").exit_code == 0
+    assert shown()["quire store"][0] == sc
     assert call("context", "remove", "a").exit_code == 0
     assert shown()["quire store"][0] is None
     text = file.read_text()
@@ -215,6 +278,52 @@ def test_contexts_are_added_used_and_removed(file: Path) -> None:
     assert "limit = 7 # few" in text
     assert file.stat().st_mode & 0o777 == 0o640
     assert [*file.parent.iterdir()] == [file]
+
+
+def test_the_store_of_a_context_is_the_same_in_every_directory(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call("context", "add", "a", "--store", "./data").exit_code == 0
+    assert read_file(file).contexts["a"]["store"] == str(tmp_path / "data")
+    (tmp_path / "quire.toml").touch()
+    assert call("context", "add", "a", "--store", "./data").exit_code == 0
+    assert read_file(tmp_path / "quire.toml").contexts["a"]["store"] == "./data"
+
+
+def test_a_link_to_a_file_of_contexts_stays_a_link(file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "dotfiles.toml"
+    target.write_text("# größe\n", encoding="utf-8")
+    file.symlink_to(target)
+    assert call("context", "add", "a", "--store", "zk://a/quire").exit_code == 0
+    assert file.is_symlink()
+    assert read_file(target).contexts.keys() == {"a"}
+
+
+def test_contexts_that_are_added_at_the_same_time_are_all_there(file: Path) -> None:
+    command = (sys.executable, "-m", "quire", "context", "add", "--store", "zk://a/quire")
+    adding = [subprocess.Popen((*command, name)) for name in "abcd"]
+    assert [each.wait(60) for each in adding] == [0, 0, 0, 0]
+    assert read_file(file).contexts.keys() == {*"abcd"}
+
+
+def test_the_first_context_may_be_chosen_by_the_environment(file: Path) -> None:
+    assert call("context", "add", "a", "--store", "zk://a/quire", QUIRE_CONTEXT="a").exit_code == 0
+    assert read_file(file).contexts.keys() == {"a"}
+
+
+@pytest.mark.parametrize("text", ["[contexts]\na = 5\n", "[[contexts.a]]\nstore = 'x'\n"])
+def test_what_is_no_context_is_left_alone(file: Path, text: str) -> None:
+    file.write_text(text)
+    done = call("context", "add", "a", "--store", "zk://a/quire")
+    assert done.exit_code == 2
+    assert "must be a table: [contexts.a]" in done.stderr
+    assert file.read_text() == text
+
+
+def test_a_context_is_added_to_an_inline_table(file: Path) -> None:
+    file.write_text('contexts = {a = {store = "zk://a/quire"}}\n')
+    assert call("context", "add", "b", "--store", "zk://b/quire").exit_code == 0
+    assert read_file(file).contexts["b"] == {"store": "zk://b/quire"}
 
 
 def test_a_new_file_is_for_its_owner_only(file: Path) -> None:

@@ -1,0 +1,77 @@
+"""The environment variable of each option, and input that no command takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import click.testing
+import pytest
+
+from quire.cli.configuration import CHOICES, long_name
+from quire.cli.root import main
+
+OWN = {"QUIRE_PASSWORD", "QUIRE_PEER_PASSWORD", "QUIRE_KEY_FILE"}
+OWN |= {"QUIRE_HEALING_DELAY", "QUIRE_AUDITOR", "QUIRE_LABELS"}
+"""Variables that several commands share."""
+
+
+def options(
+    path: tuple[str, ...], command: click.Command
+) -> Iterator[tuple[tuple[str, ...], click.Option]]:
+    """Yield all options of a command and of those below it, each with its command."""
+    yield from ((path, each) for each in command.params if isinstance(each, click.Option))
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from options((*path, name), below)
+
+
+def test_a_variable_is_named_after_the_command_and_the_option() -> None:
+    others = set()
+    for path, option in options((), main):
+        if option.name in CHOICES:
+            continue
+        words = "_".join(("quire", *path, long_name(option))).upper().replace("-", "_")
+        if option.envvar != words:
+            assert isinstance(option.envvar, str)
+            others.add(option.envvar)
+    assert others <= OWN
+
+
+def test_an_option_with_another_parameter_has_its_variable() -> None:
+    done = click.testing.CliRunner(env={"QUIRE_TLS": "bogus"}).invoke(main, ["log", "list"])
+    assert done.exit_code == 2
+    assert "'bogus' is not one of 'required', 'optional'" in done.stderr
+    done = click.testing.CliRunner(env={"QUIRE_LOG_READ_FROM": "1.x"}).invoke(
+        main, ["log", "read", "a"]
+    )
+    assert "'1.x' is not a" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("--tls", "required", "log", "list"), ("bookie", "serve", "d", "--tls", "optional")]
+)
+def test_tls_without_certificates_is_refused(words: tuple[str, ...]) -> None:
+    found = click.testing.CliRunner().invoke(main, ["--store", "memory:", *words])
+    assert found.exit_code == 2
+    assert "needs --tls-cert, --tls-key and --tls-ca" in found.stderr
+
+
+def test_no_store_is_made_for_a_file_that_is_no_backup(tmp_path: Path) -> None:
+    store, file = tmp_path / "new.db", tmp_path / "file"
+    for text in (None, "no backup"):
+        if text is not None:
+            file.write_text(text)
+        words = ["metadata", "restore", str(file), "--store", f"sqlite://{store}"]
+        assert click.testing.CliRunner().invoke(main, words).exit_code in (2, 9)
+        assert not store.exists()
+
+
+def test_rules_that_are_nested_without_end_are_no_rules(tmp_path: Path) -> None:
+    file = tmp_path / "rules.json"
+    file.write_text("[" * 100_000)
+    words = ["--store", "memory:", "rights", "apply", str(file)]
+    done = click.testing.CliRunner().invoke(main, words)
+    assert done.exit_code == 2
+    assert "has no rules" in done.stderr
