@@ -25,7 +25,7 @@ class Tasks:
 
     def __init__(self, on_failure: Callable[[Exception], None] | None = None) -> None:
         self._on_failure = on_failure
-        self._tasks: dict[asyncio.Future[None], None] = {}
+        self._tasks: dict[asyncio.Future[Any], None] = {}
 
     @property
     def count(self) -> int:
@@ -55,7 +55,7 @@ class Tasks:
         task.add_done_callback(self._forget)
         return task
 
-    def keep(self, work: Awaitable[None]) -> asyncio.Future[None]:
+    def keep(self, work: Awaitable[T]) -> asyncio.Future[T]:
         """Own an operation: a future as it is, a coroutine as a task.
 
         The caller looks at its end.
@@ -83,7 +83,7 @@ class Tasks:
         task.result()
         return True
 
-    def _forget(self, task: asyncio.Future[None]) -> None:
+    def _forget(self, task: asyncio.Future[Any]) -> None:
         del self._tasks[task]
 
     def cancel(self) -> None:

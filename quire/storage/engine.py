@@ -37,6 +37,7 @@ from quire.storage.entries.reserve import Reserve
 from quire.storage.entries.run_path import RunPath
 from quire.storage.entries.subjects import FenceSubject, KeySubject, RunSubject, Subject
 from quire.storage.entries.write_cache import cost
+from quire.storage.fills import Fills
 from quire.storage.journal.journal import FULL, Journal
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.record import Record, RecordKind
@@ -98,6 +99,7 @@ class Engine:
         )
         self.compactor: Final = Compactor(disk, self.storage, options)
         self.patcher: Final = Patcher(self.storage, self.compactor, options, self._store_copies)
+        self.fills: Final = Fills()
         self._disk = disk
         self._on_fatal = on_fatal
         self._rng = rng
@@ -254,6 +256,7 @@ class Engine:
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.runs.put(run, scanned, source, partial(settle, done), arrived)
+        self.fills.note(scanned)
         return done
 
     def _forget(self, subject: Subject) -> None:
@@ -328,7 +331,7 @@ class Engine:
             *(self.bookie, self.storage, self.patcher, copies, orders, self.options),
             spans=spans,
             has_room=lambda: self.upkeep.is_writable,
-            flush=self.upkeep.flush,
+            flush=self.upkeep.flush_to_its_end,
             request_flush=self._request_flush,
             on_fatal=self._die,
         )

@@ -9,7 +9,7 @@
 A damaged copy is not held, and any add may replace it. A copy that the disk cannot read now may be
 sound: an ordinary add is refused, since another bookie can take it. A recovery has no such choice.
 
-Not here: admission and order of adds (node.py).
+Not here: admission and order of adds (node.py), and runs that come meanwhile (fills.py).
 """
 
 from __future__ import annotations

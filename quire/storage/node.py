@@ -50,6 +50,7 @@ from quire.storage.engine import Engine
 from quire.storage.entries.extents import join_ranges
 from quire.storage.entries.ledger_state import KEY_BYTES_MAX, LedgerState
 from quire.storage.entries.write_cache import cost
+from quire.storage.fills import meets
 from quire.storage.held import check_held
 from quire.storage.identity.cookie import check_cookie, renew_cookie
 from quire.storage.journal.options import StorageOptions
@@ -183,15 +184,18 @@ class BookieNode:
             await gate.enter(size, has_priority=recovery)
         try:
             compared = NO_ENTRY
-            while True:
-                state = await self._admit(ledger, key, recovery)
-                is_new = scanned.entries[0] > state.highest
-                if is_believed or is_new or compared == state.highest:
-                    self._note_key(state, key)
-                    return self._append(state, run, scanned, recovery, arrived)
-                compared = state.highest
-                # Fenced meanwhile? It is admitted anew.
-                await check_held(self._engine, run, scanned, recovery=recovery)
+            with self._engine.fills.watch(ledger) as fills:
+                while True:
+                    state = await self._admit(ledger, key, recovery)
+                    is_new = scanned.entries[0] > state.highest
+                    is_compared = compared == state.highest and not meets(scanned, fills)
+                    if is_believed or is_new or is_compared:
+                        self._note_key(state, key)
+                        return self._append(state, run, scanned, recovery, arrived)
+                    compared = state.highest
+                    fills.clear()
+                    # Fenced meanwhile? It is admitted anew.
+                    await check_held(self._engine, run, scanned, recovery=recovery)
         except BaseException:
             gate.leave(size)
             raise

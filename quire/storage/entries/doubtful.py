@@ -36,7 +36,15 @@ class Horizon:
 
     def joined(self, older: Horizon) -> Horizon:
         """Return the horizon of a repair after an earlier one: nothing leaves it."""
-        return Horizon(max(self.below, older.below), self.clean)
+        below = max(self.below, older.below)
+        sound = (*older.clean, *([(older.below, below)] if older.below < below else []))
+        both = [
+            (max(first, low), min(last, high))
+            for first, last in self.clean
+            for low, high in sound[max(0, bisect_right(sound, (first, below)) - 1) :]
+            if low <= last and first <= high
+        ]
+        return Horizon.around(both, below)
 
     @classmethod
     def around(cls, clean: Iterable[tuple[LedgerId, LedgerId]], below: LedgerId) -> Horizon:

@@ -279,7 +279,7 @@ class LedgerStorage:
         try:
             index = await self._write_file(changed)
             await self._write_checkpoint(index)
-        except OSError:
+        except BaseException:  # also a caller that is cancelled: the next flush writes them
             self.memory.changed = {**changed, **self.memory.changed}
             raise
         if index is not None:

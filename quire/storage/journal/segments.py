@@ -178,7 +178,7 @@ class Segments:
             self._spares.remove(spare)
             self._number = number
             self._live.append(number)
-            await self._disk.sync_directory(JOURNAL)
+            await self._sync_names()
         except BaseException:  # cancellation too: only this task knows the file
             await file.close()
             raise
@@ -215,8 +215,19 @@ class Segments:
         while number in self._spares:
             number += 1
         await write_zeros(self._disk, spare_path(number), self._options.segment_bytes)
-        await self._disk.sync_directory(JOURNAL)
+        await self._sync_names()
         self._spares.append(number)
+
+    async def _sync_names(self) -> None:
+        """Make the names of files durable. Raises OSError, but not ENOSPC, after which nothing
+        would have changed: the names have, and a second attempt would change others.
+        """
+        try:
+            await self._disk.sync_directory(JOURNAL)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise OSError(errno.EIO, f"names in {JOURNAL} cannot be synced: {error}") from error
 
     def prepare(self, previous: int) -> None:
         """Begin to make the segment that `take` will return."""

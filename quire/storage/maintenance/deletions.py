@@ -85,7 +85,7 @@ class MetadataDeletions:
         found = await self._same.check()
         following = await self._next_id()
         gone: list[LedgerId] = []
-        # A client may be waiting for the tail of a ledger that can never be.
+        # A client may have begun a ledger with an id that was never given out.
         known = sorted(ledger for ledger in ledgers if 0 <= ledger < following)
         for shard, members in groupby(known, key=lambda ledger: parent_of(ledger_path(ledger))):
             listed = frozenset(await self._store.children(shard))

@@ -128,6 +128,19 @@ class Upkeep:
         self.look()
         return True
 
+    async def flush_to_its_end(self) -> bool:
+        """Flush as `flush` does, for a task that may be cancelled: the flush goes on, and `close`
+        waits for it.
+        """
+        return await asyncio.shield(self._tasks.keep(self._flush_or_die()))
+
+    async def _flush_or_die(self) -> bool:
+        try:
+            return await self.flush()
+        except OSError as error:
+            self._on_fatal(error)  # its caller may have been cancelled
+            raise
+
     async def look_for_room(self) -> None:
         """Compare the free space with the low mark, or with the high one to open again."""
         self.space = await self._disk.space()

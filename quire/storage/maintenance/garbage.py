@@ -209,7 +209,9 @@ class Collector:
             )
 
     async def _drop_deleted(self) -> None:
-        held = sorted(self._storage.states)
+        # Not those that are merely waited for: their ids may be drawn, and their records to come.
+        states = self._storage.states.values()
+        held = sorted(each.ledger for each in states if each.is_known or each.in_limbo)
         try:
             deleted = await self._deletions.deleted(held) if held else []
         except QuireError as error:

@@ -153,3 +153,25 @@ def test_the_horizon_is_around_all_but_the_clean(clean: set[int], below: int) ->
     ]
     rows = [list(each) for each in horizon.clean]
     assert decode_ranges(rows) == horizon.clean
+
+
+def horizon(below: int, ids: list[int]) -> Horizon:
+    some = sorted(each for each in ids if each < below)
+    return Horizon(below, tuple(zip(some[::2], some[1::2], strict=False)))
+
+
+horizons = st.builds(
+    horizon, st.integers(0, 30), st.lists(st.integers(0, 30), unique=True, max_size=8)
+)
+
+
+@given(horizons, horizons)
+def test_no_doubt_leaves_with_a_later_repair(newer: Horizon, older: Horizon) -> None:
+    joined = newer.joined(older)
+    assert decode_ranges([list(each) for each in joined.clean]) == joined.clean
+    for ledger in range(-1, 35):
+        is_doubted = ledger in newer or ledger in older
+        # What neither of them knows of lies below the other: a doubt too many does no harm.
+        assert is_doubted <= (ledger in joined)
+        if ledger < min(newer.below, older.below):
+            assert is_doubted == (ledger in joined)

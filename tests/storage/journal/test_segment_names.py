@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from unittest.mock import patch
+
 import pytest
 
 from quire.storage.journal.record import decode_segment
@@ -68,5 +71,30 @@ def test_the_identity_of_a_segment_is_drawn_anew_in_each_life() -> None:
             await scene.disk.mounts[0].unlink(segment_path(1))
             scene.disk.kill()
         assert len(drawn) == 3
+
+    drive(main())
+
+
+@pytest.mark.parametrize("is_spare", [True, False])
+def test_a_directory_that_cannot_be_synced_for_want_of_space_is_a_failure(is_spare: bool) -> None:
+    """The names have changed: after another attempt two segments would follow the same one."""
+
+    async def main() -> None:
+        scene = Scene()
+        segments = await segments_on(scene)
+        await segments.create(0)
+        if not is_spare:
+            await segments.stock()
+        mount = scene.disk.mounts[-1]
+
+        async def refuse(directory: str = "") -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with (
+            patch.object(mount, "sync_directory", refuse),
+            pytest.raises(OSError, match="cannot be synced") as error,
+        ):
+            await segments.create(1)
+        assert error.value.errno == errno.EIO
 
     drive(main())

@@ -139,3 +139,24 @@ def test_a_counter_that_fell_proves_nothing() -> None:
             await deletions.deleted([2])
 
     asyncio.run(main())
+
+
+def test_an_id_that_is_waited_for_may_still_be_used() -> None:
+    """Clients hold drawn ids for a while, and a follower may ask for one of them before."""
+
+    async def main() -> None:
+        scene = Scene()
+        node = await scene.start()
+        store, deletions = await made()
+        waiting = asyncio.ensure_future(node.wait_tail(77, 0, 3600))
+        await asyncio.sleep(0)
+        collector = node.collector(deletions)
+        for _ in range(3):
+            await collector.round()
+        await store.create(ledger_path(77), b"a record")
+        await node.add(77, KEY, run_of(77, 0))
+        assert collector.counts.ledgers_dropped == 0
+        waiting.cancel()
+        await scene.close()
+
+    drive(main())
