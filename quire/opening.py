@@ -38,17 +38,24 @@ class Opening(AbstractAsyncContextManager[T]):
 
     def __init__(self, scope: AbstractAsyncContextManager[T]) -> None:
         self._scope = scope
+        self._is_used = False
 
     def __await__(self) -> Generator[object, None, T]:
         return self._own().__await__()
 
     async def _own(self) -> T:
-        value = await self._scope.__aenter__()
+        value = await self._enter()
         value._own(self._scope)
         return value
 
-    async def __aenter__(self) -> T:
+    async def _enter(self) -> T:
+        if self._is_used:
+            raise InvalidRequestError("this was opened before: make the call again")
+        self._is_used = True
         return await self._scope.__aenter__()
+
+    async def __aenter__(self) -> T:
+        return await self._enter()
 
     async def __aexit__(
         self,

@@ -61,8 +61,8 @@ class AppendSteps:
         self._loop = asyncio.get_running_loop()
         self._sealer = sealer
         self._observer = observer
-        self.appends = PendingAppends(meter)
         self.ensemble = ensemble_of(self.confirmed)
+        self.appends = PendingAppends(meter, self.ensemble.answered)
         self.forcing = Forcing(self.ensemble.sync)
         self._window = self.ensemble.window
         self._backlog = self.ensemble.backlog

@@ -21,6 +21,7 @@ from quire.errors import (
     ConfigurationError,
     ConflictError,
     CorruptRecordError,
+    InvalidRequestError,
     LevelNeededError,
     NodeExistsError,
     NoSuchLedgerError,
@@ -130,6 +131,11 @@ class LedgerCatalog:
         `InvalidRequestError` for more than half a megabyte of `custom`, and the store's errors; a
         creation that fails or is cancelled may leave an empty ledger.
         """
+        try:
+            digest = DigestKind(digest)
+        except ValueError:
+            known = ", ".join(sorted(each.value for each in DigestKind))
+            raise InvalidRequestError(f"digest {digest!r} is not known: take {known}") from None
         if read_needs_password:
             if not password:
                 raise ConfigurationError("reads that need a password need one: give password=…")

@@ -29,7 +29,13 @@ from typing import NamedTuple, TypeAlias
 from quire.aio.backoff import Pauses
 from quire.aio.tasks import Tasks
 from quire.entry import Entry, EntryId
-from quire.errors import HandleClosedError, NoSuchEntryError, QuireError, RetryError
+from quire.errors import (
+    EntryLostError,
+    HandleClosedError,
+    NoSuchEntryError,
+    QuireError,
+    RetryError,
+)
 from quire.ledger.known import KnownLedger
 from quire.ledger.quorum_call import QuorumCall
 from quire.ledger.recent import RecentEntries
@@ -118,6 +124,8 @@ class SharedTail:
                     elif recent.end <= known.confirmed:
                         try:
                             await self._read(pauses)
+                        except EntryLostError:
+                            raise  # asking again finds no copy
                         except RetryError:
                             await asyncio.sleep(pauses.next())
                     elif known.is_closed:
@@ -231,6 +239,8 @@ async def follow(
                                 place.following = run[-1].entry + 1
                                 pauses.reset()
                                 yield run
+                    except EntryLostError:
+                        raise
                     except RetryError:
                         await asyncio.sleep(pauses.next())
                 elif known.is_closed and place.following > known.confirmed:

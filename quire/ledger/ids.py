@@ -78,9 +78,10 @@ class LedgerIds:
         async with self._taking:
             now = asyncio.get_running_loop().time()
             if not self._block or now - self._drawn_at > BLOCK_SECONDS:
-                self._drawn_at = now
+                self._block = range(0)  # also if the next steps fail
                 self.incarnation = await adopted_incarnation(self._store)
                 self._block = await self._take_block(self._block_size)
+                self._drawn_at = now
                 self._block_size = min(2 * self._block_size, BLOCK_MAX)
             ledger, self._block = self._block[0], self._block[1:]
             return ledger

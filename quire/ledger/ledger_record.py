@@ -109,7 +109,11 @@ class LedgerRecord:
             return current.with_fragment(fragment)
 
         self._attempt = fragment
-        await self._change(decide)
+        try:
+            await self._change(decide)
+        except StoreUnavailableError:
+            self._attempt = None  # it was not made, and will not be
+            raise
         self._attempt = None
 
     async def close(

@@ -50,6 +50,9 @@ CREDIT_BYTES: Final = 256 * 1024
 than a fast connection holds in a millisecond.
 """
 
+QUIET_MS_MAX: Final = 2**32 - 1
+"""What the field of the message holds. Bookies take a shorter time in its place."""
+
 LEFT_ALONE_SECONDS: Final = 30.0
 """How long a bookie without subscriptions, or without a place for one, is asked instead."""
 
@@ -182,7 +185,7 @@ class NewsFeed:
                 above=above,
                 first=first,
                 bytes=CREDIT_BYTES,
-                quiet_ms=round(quiet * 1000),
+                quiet_ms=min(round(quiet * 1000), QUIET_MS_MAX),
                 key=key,
             )
         )

@@ -63,10 +63,11 @@ class PendingAppends:
 
     __slots__ = ("_answered", "_awaited", "_loop", "_meter", "_waiting")
 
-    def __init__(self, meter: ClientMeter = SILENT_METER) -> None:
+    def __init__(self, meter: ClientMeter = SILENT_METER, answered: EntryId = NO_ENTRY) -> None:
+        """`answered` is the last entry that was answered before."""
         self._meter = meter
         self._loop = asyncio.get_running_loop()
-        self._answered = NO_ENTRY
+        self._answered = answered
         self._waiting: deque[Request] = deque()
         self._awaited: deque[_Awaited] = deque()
 

@@ -60,15 +60,19 @@ def unseal_run(
     view = memoryview(run)
     entries: list[Entry] = []
     damaged: list[EntryId] = []
+    has_requested = False
     for at in scanned.frames:
         entry = at.entry
-        if not first <= entry <= last or (wanted is not None and not wanted(entry)):
+        if not first <= entry <= last:
+            continue
+        has_requested = True
+        if wanted is not None and not wanted(entry):
             continue
         try:
             entries.append(sealer.unseal(entry, view[at.offset : at.offset + at.size]))
         except CorruptEntryError:
             damaged.append(entry)
-    return entries, damaged
+    return (entries, damaged) if has_requested else ([], [first])
 
 
 def pushed_entries(

@@ -239,6 +239,7 @@ class LedgerWriter(Handle):
 
         Cancellation: gives up waiting only.
         """
+        self._home.check(self)
         self._check()
         await self._steps.request(())
 
@@ -326,6 +327,7 @@ class LedgerWriter(Handle):
 
         Cancellation: gives up waiting only.
         """
+        self._home.check(self)
         await self._over.wait()
 
     # Reports of the ensemble.

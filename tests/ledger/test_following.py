@@ -9,7 +9,13 @@ from contextlib import aclosing
 import pytest
 
 from quire.entry import Entry, EntryId
-from quire.errors import CorruptEntryError, HandleClosedError, NoSuchEntryError, NoSuchLedgerError
+from quire.errors import (
+    CorruptEntryError,
+    EntryLostError,
+    HandleClosedError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+)
 from quire.ledger import recent
 from quire.ledger.following import EntrySource, SharedTails, follow
 from tests.ledger.following import Follower, count_calls, following, open_reader, scenario
@@ -247,5 +253,19 @@ def test_an_entry_that_cannot_be_read_fails_those_who_want_it() -> None:
             [3, 4, -1],
             [12, 13, 14],
         ]
+
+    scenario(3, body)
+
+
+def test_followers_of_a_lost_entry_hear_of_it() -> None:
+    async def body(cluster: MemoryCluster) -> None:
+        planted = await plant(cluster, 2)
+        reader = await open_reader(planted)
+        for bookie in WHERE.split():
+            planted.corrupt(bookie, 1)
+        entries = reader.follow()
+        assert (await anext(entries)).entry == 0
+        with pytest.raises(EntryLostError):
+            await asyncio.wait_for(anext(entries), 600)
 
     scenario(3, body)

@@ -222,3 +222,47 @@ def test_a_withheld_counter_gives_out_nothing() -> None:
         assert decode_counter((await store.get(LEDGER_IDS)).value) == Counter(7, True)
 
     virtually(main)
+
+
+def test_an_old_block_is_gone_although_no_new_one_was_drawn() -> None:
+    async def main() -> None:
+        inner = MemoryStore()
+        store = FaultyStore(inner)
+        ids, others = LedgerIds(store, random.Random(1)), LedgerIds(inner, random.Random(2))
+        taken = [await ids.next() for _ in range(5)]
+        in_order = store.before
+
+        async def be_away(method: str, path: str) -> None:
+            raise StoreUnavailableError("memory", "away")
+
+        async def hang(method: str, path: str) -> None:
+            await asyncio.Event().wait()
+
+        for before in (be_away, hang):
+            await asyncio.sleep(BLOCK_SECONDS + 1)
+            others_last = [await others.next() for _ in range(BLOCK_MAX)][-1]
+            store.before = before
+            with pytest.raises((StoreUnavailableError, TimeoutError)):
+                await asyncio.wait_for(ids.next(), 60)
+            store.before = in_order
+            taken.append(await ids.next())
+            assert taken[-1] > others_last, "it was drawn now"
+        assert len({*taken}) == len(taken)
+
+    virtually(main)
+
+
+def test_a_store_that_was_put_back_gives_out_nothing_of_an_old_block() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        ids = LedgerIds(store, random.Random(1))
+        for _ in range(5):
+            await ids.next()
+        await asyncio.sleep(BLOCK_SECONDS + 1)
+        found = await store.get(LEDGER_IDS)
+        await store.put(LEDGER_IDS, encode_counter(8, is_withheld=True), found.version)
+        for _ in range(2):
+            with pytest.raises(StoreWentBackError):
+                await ids.next()
+
+    virtually(main)

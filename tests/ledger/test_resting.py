@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from quire.errors import HandleClosedError, LedgerFencedError
+from quire.errors import HandleClosedError, LedgerFencedError, StoreUnavailableError
 from quire.ledger.metadata import LedgerState
 from quire.ledger.quorum import Replication
 from quire.ledger.resting import RestingLedger
 from quire.ledger.writer import LedgerWriter
+from quire.metrics.meter import CountingMeter
 from tests.support.virtual import virtually
 from tests.support.writing import Writing
 
@@ -214,5 +215,46 @@ def test_striped_ledgers_rest_again_and_again(replication: Replication) -> None:
             for entry in range(9):
                 for position in replication.write_set(entry):
                     assert entry in writing.bookies["abcd"[position]].held()
+
+    virtually(main)
+
+
+def test_a_writer_that_wakes_counts_its_own_appends_only() -> None:
+    async def main() -> None:
+        async with Writing() as writing:
+            await writing.writer.append_many([b"x"] * 100)
+            await told(writing)
+            place, meter = rested(writing), CountingMeter()
+            writing.writer = LedgerWriter(
+                *(place.record, writing.roster, place.sealer, writing.options, random.Random(1)),
+                meter=meter,
+                at=place,
+            )
+            await writing.writer.append(b"x")
+            assert meter.append_outcomes["ok"] == 1
+
+    virtually(main)
+
+
+def test_a_change_that_the_store_did_not_make_is_no_reason_to_stay_awake() -> None:
+    async def main() -> None:
+        async with Writing() as writing:
+            await writing.writer.append(b"0")
+            in_order = writing.store.before
+
+            async def refuse(method: str, path: str) -> None:
+                if method == "put":
+                    raise StoreUnavailableError("memory", "away")
+
+            writing.store.before = refuse
+            writing.bookies["c"].fail()
+            await writing.writer.append(b"1")
+            await asyncio.sleep(1)
+            writing.store.before = in_order
+            writing.bookies["c"].heal()
+            await asyncio.sleep(60)
+            await writing.writer.append(b"2")
+            await asyncio.sleep(60)
+            assert rested(writing)
 
     virtually(main)

@@ -85,3 +85,9 @@ def test_an_answer_to_another_question_is_damage() -> None:
 
 def test_a_run_of_another_ledger_is_damage() -> None:
     assert unseal_run(SEALER, pack_run(frames(OTHER, 1)), 1, 1) == ([], [1])
+
+
+def test_a_run_around_the_question_is_damage() -> None:
+    run = pack_run(frames(SEALER, 1, 3))
+    assert unseal_run(SEALER, run, 2, 2) == ([], [2])
+    assert unseal_run(SEALER, run, 3, 4, lambda entry: False) == ([], []), "it was not wanted"

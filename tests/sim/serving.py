@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from tests.sim.machines import BookieMachine
 
 SESSION_SECONDS: Final = 2.0
+STOP_CHANCE: Final = 0.25
+
 DRAIN_SECONDS: Final = 0.5
 """How long a bookie that ends in order waits for what is under way."""
 
@@ -58,6 +61,8 @@ class Serving:
             orders = stored_orders(store, machine.name) if machine.world.heals else None
             self._mender = node.mender(lambda: operator.copies(machine, life), orders)
             self._workers.append(self._mender)
+            flush, rng_of_stops = self._mender._flush, machine.world.rng(f"stops:{life}")
+            self._mender._flush = partial(self._flush, flush, rng_of_stops)
         self._scrubber = node.scrubber(lambda: operator.copies(machine, life))
         births = Bound(MetadataBirths(store, cluster))
         self._born = BornBookie(node, machine.name, births, node.knows)
@@ -94,6 +99,16 @@ class Serving:
                 "entry log compacted": self._node._engine.compactor.counts.files_removed,
             }
         )
+
+    async def _flush(self, flush: Callable[[], Awaitable[bool]], rng: random.Random) -> bool:
+        """Flush for the mender. Now and then the process ends in order meanwhile: faults at random
+        moments seldom meet the milliseconds of a flush.
+        """
+        world = self._machine.world
+        if not world.healing and rng.random() < STOP_CHANCE:
+            world.note_fault("stop during a flush of the mender")
+            world.network.later(rng.expovariate(1000.0), self._machine.stop)
+        return await flush()
 
     def has_left(self, ledger: LedgerId) -> bool:
         """Whether it is off duty for so long that it takes no entries of a ledger."""

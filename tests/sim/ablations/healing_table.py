@@ -12,6 +12,11 @@ HEALING: Final = (
         "a place is taken after its copies", "healing", healings.take_the_place_before_the_copies
     ),
     Ablation(
+        "a cancelled flush forgets nothing",
+        "healing",
+        healings.forget_what_a_cancelled_flush_was_to_write,
+    ),
+    Ablation(
         "every entry of a place is looked for",
         "healing",
         healings.look_for_the_first_and_the_last_entry,

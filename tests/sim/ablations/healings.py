@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from quire.repair.holdings import owed_by
 from quire.repair.orders import StoredOrders
 from quire.repair.plan import Plan
 from quire.storage.entries.ledger_storage import LedgerStorage
+from quire.storage.journal.replay import JournalPosition
+from quire.storage.maintenance.flushing import Upkeep
 from quire.storage.maintenance.replicas_port import Copies, Owed, Stretch
 from quire.storage.maintenance.self_repair import Mender
 from tests.sim.ablations.patch import Patch
@@ -64,6 +67,22 @@ def look_for_the_first_and_the_last_entry() -> list[Patch]:
 def _ends(stretch: Stretch) -> Sequence[int]:
     entries = list(stretch.within(stretch.first, stretch.last))
     return entries[:1] + entries[-1:]
+
+
+def forget_what_a_cancelled_flush_was_to_write() -> list[Patch]:
+    """A mender that is closed cancels its flush; the last flush writes no row of its changes."""
+    flush = LedgerStorage._flush
+
+    async def forget(self: LedgerStorage, position: JournalPosition) -> int:
+        changed = list(self.memory.changed)
+        try:
+            return await flush(self, position)
+        except asyncio.CancelledError:
+            for ledger in changed:
+                self.memory.changed.pop(ledger, None)
+            raise
+
+    return [(LedgerStorage, "_flush", forget), (Upkeep, "flush_to_its_end", Upkeep.flush)]
 
 
 def take_what_nobody_gives_for_absent() -> list[Patch]:
