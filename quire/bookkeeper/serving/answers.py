@@ -7,16 +7,19 @@ clients. The differences stay on the safe side:
   - The highest explicit LAC wins, not the last one. READ_LAC of a ledger with an explicit LAC and
     without entries is OK.
   - Nothing is denied of a ledger that was dropped, or that this bookie may have lost entries of.
+
+Invariant: the bytes of an answer count among the gathered ones while the storage is asked for them,
+and not while a long poll waits. `answer` returns in the step that ends this.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from itertools import takewhile
 from typing import Final, Protocol
 
-from quire.bookie import READ_ANSWER_BYTES_MAX, READ_BYTES_MAX, UseKind, list_all
+from quire.bookie import READ_ANSWER_BYTES_MAX, READ_BYTES_MAX, LedgerTail, UseKind, list_all
 from quire.bookkeeper.serving.codec3 import encode_availability
 from quire.bookkeeper.serving.request import LAST, ClientRequest, Reply, RequestKind
 from quire.bookkeeper.status import Status, status_of
@@ -156,17 +159,28 @@ class Answers:
     async def _run(
         self, ledger: LedgerId, first: EntryId, last: EntryId, key: bytes | None, bytes_max: int
     ) -> bytes:
-        with self._reception.reads.take(self._owner):
-            run = await self._bookie.read(ledger, first, last, fence_key=key, bytes_max=bytes_max)
+        async with self._gathering(bytes_max):
+            with self._reception.reads.take(self._owner):
+                run = await self._bookie.read(
+                    ledger, first, last, fence_key=key, bytes_max=bytes_max
+                )
         kind = UseKind.READS if key is None else UseKind.RECOVERS
         self._reception.uses.note(ledger, kind, self._peer, self._reception.now())
         return run
 
+    def _gathering(self, bytes_max: int = READ_BYTES_MAX) -> AbstractAsyncContextManager[None]:
+        """Have space in the block for bytes that the storage is asked for; waits for its turn."""
+        return self._reception.gathering.turn(self._owner, bytes_max)
+
+    async def _tail(self, ledger: LedgerId, key: bytes | None = None) -> LedgerTail:
+        async with self._gathering():
+            with self._reception.tails.take(self._owner):
+                return await self._bookie.read_tail(ledger, fence_key=key)
+
     async def _last(self, ledger: LedgerId, key: bytes | None) -> bytes:
         """Return the last frame held. Raises as `Bookie.read` when nothing is held."""
         while True:
-            with self._reception.tails.take(self._owner):
-                tail = await self._bookie.read_tail(ledger, fence_key=key)
+            tail = await self._tail(ledger, key)
             if tail.frame is not None:
                 return tail.frame
             await self._check_empty(ledger)  # else an entry came meanwhile
@@ -205,15 +219,15 @@ class Answers:
         )
 
     async def _read_lac(self, ledger: LedgerId) -> Reply:
-        with self._reception.tails.take(self._owner):
-            tail = await self._bookie.read_tail(ledger)
+        tail = await self._tail(ledger)
         if tail.frame is None and tail.lac_packet is None:
             await self._check_empty(ledger)
         return Reply(Status.OK, body=tail.frame or b"", packet=tail.lac_packet or b"")
 
     async def _list(self, ledger: LedgerId) -> Reply:
-        with self._reception.lists.take(self._owner):
-            ranges = await list_all(partial(self._bookie.list_entries, ledger))
+        async with self._gathering():
+            with self._reception.lists.take(self._owner):
+                ranges = await list_all(partial(self._bookie.list_entries, ledger))
         if not ranges:
             await self._check_empty(ledger)
         body = encode_availability(ranges)

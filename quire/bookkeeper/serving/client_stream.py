@@ -4,6 +4,9 @@ Adds are begun in the order of their arrival, each without a wait for the earlie
 answered when they are durable. Other requests are tasks, and are answered in any order. A client
 with too much under way is not read from, by the bounds of the port for plain frames.
 
+Invariants: an answer counts among the gathered bytes until it is there (answers.py), and among the
+unread ones until it is written. A client that takes nothing, or little, holds up only itself.
+
 A connection speaks the third protocol until its first message of the second, and then the second
 alone, as at a bookie of Apache's.
 """
@@ -11,18 +14,19 @@ alone, as at a bookie of Apache's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from typing import Final
 
-from quire.bookie import READ_BYTES_MAX, UseKind
+from quire.bookie import UseKind
 from quire.bookkeeper.protobuf import MalformedError
 from quire.bookkeeper.serving.answers import Answers, Storage, check_add
 from quire.bookkeeper.serving.codec import encode_reply, read_request
 from quire.bookkeeper.serving.request import SECOND, ClientRequest, Reply, RequestKind
 from quire.bookkeeper.status import Status
 from quire.bookkeeper.wire3 import SIZE
+from quire.errors import BookieBusyError
 from quire.run import pack_run
 from quire.storage.serving.limits import Reception, named_peer
 from quire.storage.serving.offered_run import OfferedRun
@@ -30,6 +34,7 @@ from quire.storage.serving.run_taker import RunTaker
 from quire.storage.serving.stream_account import RUN_COST
 from quire.storage.serving.uses import StreamUses
 from quire.wire.framed import ConnectionOverError, FramedConnection
+from quire.wire.reads import PART_BYTES_MAX
 
 REQUESTS_MAX: Final = 256
 """Requests of one connection that are carried out at the same time, without adds and long polls."""
@@ -37,8 +42,6 @@ REQUESTS_MAX: Final = 256
 POLLS_MAX: Final = 1024
 """Long polls of one connection at the same time. One more is refused; it has no task, so a client
 that sends polls and takes no answers costs no more."""
-
-_READS: Final = frozenset({RequestKind.READ, RequestKind.BATCH_READ})
 
 
 class ClientStream:
@@ -69,6 +72,7 @@ class ClientStream:
         self._answers = Answers(reception, storage, self._owner, peer, identity, refusal)
         self._taker = reception.bookie if isinstance(reception.bookie, RunTaker) else None
         self._writing = asyncio.Lock()
+        self._untaken = reception.untaken(self._owner, connection.abort)
         self._outbox: list[bytes] = []
         self._ready = asyncio.Event()
         self._room = asyncio.Event()
@@ -91,7 +95,7 @@ class ClientStream:
         the START_TLS that the client goes on with, unanswered.
         """
         secured: ClientRequest | None = None
-        with self._reception.streaming(self), closing(self._uses):
+        with self._reception.streaming(self), closing(self._uses), closing(self._untaken):
             sending = asyncio.create_task(self._send())
             try:
                 with suppress(ConnectionOverError):
@@ -210,6 +214,7 @@ class ClientStream:
                 async with self._writing:
                     pieces, self._outbox = self._outbox, []
                     await self._connection.write_packed(pieces)
+                    self._untaken.progressed()
                 self._reception.settled()
 
     # Other requests.
@@ -219,7 +224,7 @@ class ClientStream:
         while counts and self._requests >= REQUESTS_MAX:
             await self._wait_for_room()
         if not counts and len(self._asking) - self._requests >= POLLS_MAX:
-            await self._write(request, Reply(Status.TOO_MANY_REQUESTS))
+            await self._write(encode_reply(request, Reply(Status.TOO_MANY_REQUESTS)))
             return
         self._requests += counts
         asking = asyncio.create_task(self._answer(request))
@@ -233,17 +238,41 @@ class ClientStream:
         self._reception.settled()
 
     async def _answer(self, request: ClientRequest) -> None:
-        with suppress(ConnectionOverError):
-            if request.kind not in _READS:
-                await self._write(request, await self._answers.answer(request))
-                return
-            # Until the answer is handed over: it is bytes that the client makes the bookie hold.
-            async with self._reception.gathering.turn(self._owner, READ_BYTES_MAX):
-                await self._write(request, await self._answers.answer(request))
+        message, counted = self._counted(request, await self._answers.answer(request))
+        try:
+            with suppress(ConnectionOverError):
+                await self._write(message)
+        finally:
+            if counted:
+                self._untaken.remove(counted)
 
-    async def _write(self, request: ClientRequest, reply: Reply) -> None:
+    def _counted(self, request: ClientRequest, reply: Reply) -> tuple[bytes, int]:
+        """Return the message of an answer, and how many untaken bytes it counts as.
+
+        It is called in the step that ends their time among the gathered bytes.
+        """
+        message = encode_reply(request, reply)
+        if not (reply.body or reply.packet):
+            return message, 0
+        try:
+            self._untaken.add(len(message))
+        except BookieBusyError as error:
+            return encode_reply(request, self._answers.refusal(error)), 0
+        return message, len(message)
+
+    async def _write(self, message: bytes) -> None:
+        """Send a message in parts: a transport that holds bytes back counts as one of them."""
         async with self._writing:
-            await self._connection.write_packed(sized(encode_reply(request, reply)))
+            for pieces in in_parts(message):
+                await self._connection.write_packed(pieces)
+                self._untaken.progressed()
+
+
+def in_parts(message: bytes) -> Iterator[Sequence[bytes]]:
+    """Yield the pieces of a message, its size first, `PART_BYTES_MAX` of it at a time."""
+    yield SIZE.pack(len(message)), message[:PART_BYTES_MAX]
+    for start in range(PART_BYTES_MAX, len(message), PART_BYTES_MAX):
+        yield (message[start : start + PART_BYTES_MAX],)
 
 
 def sized(message: bytes) -> Sequence[bytes]:
