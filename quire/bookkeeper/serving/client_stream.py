@@ -74,6 +74,7 @@ class ClientStream:
         self._writing = asyncio.Lock()
         self._untaken = reception.untaken(self._owner, connection.abort)
         self._outbox: list[bytes] = []
+        """Answers to adds, each in two pieces."""
         self._ready = asyncio.Event()
         self._room = asyncio.Event()
         self._adds = 0
@@ -85,6 +86,8 @@ class ClientStream:
         """Requests in `_asking`, without long polls."""
         self._is_second = False
         self._is_over = False
+        self._is_unheard = False
+        """Whether answers to adds are sent no more."""
 
     @property
     def runs_in_flight(self) -> int:
@@ -197,25 +200,38 @@ class ClientStream:
 
     def _has_room(self, size: int) -> bool:
         limits = self._reception.limits
-        return self._adds < limits.runs_per_stream and (
+        unanswered = self._adds + len(self._outbox) // 2
+        return unanswered < limits.runs_per_stream and (
             not self._adds or self._bytes + size <= limits.bytes_per_stream
         )
 
     async def _wait_for_room(self) -> None:
+        """Wait until something ends. Raises `ConnectionOverError` when answers cannot be sent."""
         self._room.clear()
-        await self._room.wait()
+        if not self._is_unheard:
+            await self._room.wait()
+        if self._is_unheard:
+            raise ConnectionOverError("it takes no answers")
 
     async def _send(self) -> None:
         """Send the answers to adds, all of one turn of the loop together."""
-        with suppress(ConnectionOverError):
-            while True:
-                await self._ready.wait()
-                self._ready.clear()
-                async with self._writing:
-                    pieces, self._outbox = self._outbox, []
-                    await self._connection.write_packed(pieces)
-                    self._untaken.progressed()
-                self._reception.settled()
+        try:
+            with suppress(ConnectionOverError):
+                await self._send_on()
+        finally:
+            self._is_unheard = True
+            self._room.set()
+
+    async def _send_on(self) -> None:
+        while True:
+            await self._ready.wait()
+            self._ready.clear()
+            async with self._writing:
+                pieces, self._outbox = self._outbox, []
+                self._room.set()
+                await self._connection.write_packed(pieces)
+                self._untaken.progressed()
+            self._reception.settled()
 
     # Other requests.
 

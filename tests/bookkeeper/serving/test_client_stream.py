@@ -251,3 +251,32 @@ def test_a_large_answer_is_handed_over_in_parts() -> None:
             assert wire3.read_answer(message).part.data(4) == large
 
     served(body)
+
+
+def adds(count: int) -> list[bytes]:
+    encode = wire3.AddEncoder(LEDGER, KEY, recovery=False, deferred=False).encode
+    return [b"".join(encode(each, [(each, frame(each, 10))])) for each in range(2, 2 + count)]
+
+
+def test_acks_that_are_not_taken_hold_up_the_adds_of_their_client() -> None:
+    async def body(scene: Scene) -> None:
+        async with scene.client() as client:
+            client.room.clear()
+            await client.ask(*adds(100))
+            stored = len(scene.bookie.ledgers[LEDGER].frames) - 2
+            assert stored <= 3 * scene.reception.limits.runs_per_stream
+            client.room.set()
+            await settled()
+            assert client.statuses() == [Status.OK] * 100
+
+    served(body, ServiceLimits(runs_per_stream=8))
+
+
+def test_a_client_that_leaves_instead_leaves_nothing() -> None:
+    async def body(scene: Scene) -> None:
+        async with scene.client() as client:
+            client.room.clear()
+            await client.ask(*adds(100))
+        assert scene.reception.pending.free == scene.reception.pending.size
+
+    served(body, ServiceLimits(runs_per_stream=8))
