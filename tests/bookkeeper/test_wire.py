@@ -144,19 +144,43 @@ def test_a_part_has_the_status_that_counts() -> None:
     assert not refused.part.has(1)
 
 
-def test_a_list_of_entries() -> None:
-    def group(first: int, last: int, size: int, period: int) -> bytes:
-        numbers = ((first, 8), (last, 8), (size, 4), (period, 4))
-        return b"".join(each.to_bytes(width, "big") for each, width in numbers)
+def group(first: int, last: int, size: int, period: int) -> bytes:
+    numbers = ((first, 8), (last, 8), (size, 4), (period, 4))
+    return b"".join(each.to_bytes(width, "big") for each, width in numbers)
 
-    head = bytes(4) + (3).to_bytes(4, "big") + bytes(56)
-    data = head + group(0, 0, 3, 0) + group(5, 11, 2, 3) + group(20, 20, 1, 0)
+
+def listed(*groups: bytes) -> bytes:
+    return bytes(4) + len(groups).to_bytes(4, "big") + bytes(56) + b"".join(groups)
+
+
+def test_a_list_of_entries() -> None:
+    data = listed(group(0, 0, 3, 0), group(5, 11, 2, 3), group(20, 20, 1, 0))
     assert wire3.read_availability(data) == [(0, 2), (5, 6), (8, 9), (11, 12), (20, 20)]
     with pytest.raises(MalformedError):
-        wire3.read_availability(head + group(0, 0, 3, 0))
-    one = bytes(4) + (2).to_bytes(4, "big") + bytes(56)
+        wire3.read_availability(data[:-1])
     with pytest.raises(MalformedError):
-        wire3.read_availability(one + group(5, 5, 2, 0) + group(6, 6, 1, 0))
+        wire3.read_availability(listed(group(5, 5, 2, 0), group(6, 6, 1, 0)))
+
+
+def test_a_list_of_entries_has_a_bound_for_all_groups_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire3, "RANGES_MAX", 8)
+    most = listed(group(0, 9, 2, 3), group(20, 29, 2, 3))
+    assert len(wire3.read_availability(most)) == 8
+    for more in (
+        listed(group(0, 12, 2, 3), group(20, 29, 2, 3)),
+        listed(group(0, 8, 1, 1)),  # one range in the end, and nine steps to it
+        listed(*(group(2 * each, 2 * each, 1, 0) for each in range(9))),
+    ):
+        with pytest.raises(MalformedError, match="more than 8 ranges"):
+            wire3.read_availability(more)
+
+
+@pytest.mark.parametrize("period", [1, 2])
+def test_a_list_of_more_entries_than_memory_holds_is_malformed(period: int) -> None:
+    with pytest.raises(MalformedError):
+        wire3.read_availability(listed(group(0, 2**62, 1, period)))
 
 
 def test_requests_of_the_second_protocol() -> None:
