@@ -213,7 +213,8 @@ async def update_table(
     Args:
         client: a client of the cluster.
         name: the log's name.
-        table: the table with its namespace, as in `"sales.orders"`. It is created if there is none.
+        table: the table with its namespace, as in `"sales.orders"`. It is created if it does not
+            exist.
         catalog: the name of the catalog in pyiceberg's configuration; None for its default.
         properties: of the catalog, as pyiceberg names them (`uri`, `warehouse`, …); they come
             before those of the configuration.

@@ -373,6 +373,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "maintenance",
         "offline",
         "serving",
+        "fills",
         "engine",
         "held",
         "direct_adds",
@@ -432,6 +433,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.storage.disk.threads",
         "quire.storage.disk.local_file",
         "quire.metastore.sqlite",
+        "quire.log.records.batch",
     ),
     "concurrent": (
         "quire.sync",

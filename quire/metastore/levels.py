@@ -30,20 +30,20 @@ from quire.version import Speaks as Speaks
 from quire.version import __version__
 
 PAGES_LEVEL: Final = 2
-"""The level from which on manifests are written in pages."""
+"""From this level on manifests are written in pages."""
 
 HOLDER_LEVEL: Final = 2
-"""The level from which on manifests name the process that leads (quire/log/manifest/holder.py)."""
+"""From this level on manifests name the process that leads (quire/log/manifest/holder.py)."""
 
 ATTRIBUTES_LEVEL: Final = 2
-"""The level from which on records have keys, headers and event times."""
+"""From this level on records have keys, headers and event times."""
 
 READ_PASSWORD_LEVEL: Final = 2
-"""The level from which on reads of a ledger can need its password: bookies of level 1 would answer
+"""From this level on reads of a ledger can need its password: bookies of level 1 would answer
 them without it."""
 
 STRETCH_LEVEL: Final = 2
-"""The level from which on passwords are stretched: programs of level 1 compute other keys."""
+"""From this level on passwords are stretched: programs of level 1 compute other keys."""
 
 
 class Program(NamedTuple):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from quire.aio.tasks import Tasks
 from quire.errors import DeposedError
 from quire.log.leader.log import Log
 from quire.log.records.position import Appended
@@ -48,6 +49,10 @@ class Office(Generic[T]):
         self.log = log
         self._apply = apply
         self._submitting = asyncio.Lock()
+        self._queueing = Tasks()
+        """Commands that wait for space. A caller that gives up does not recall its command, which
+        may have its place in the log already: it is applied in its turn.
+        """
         self._owed: asyncio.Queue[_Unanswered[T] | None] = asyncio.Queue()
         self._applying = asyncio.create_task(self._apply_confirmed(), name="applier")
 
@@ -56,15 +61,27 @@ class Office(Generic[T]):
 
         Cancelling does not recall the record.
         """
-        async with self._submitting:
-            appended = await self.log.submit(payload)
-            owed: _Unanswered[T] = _Unanswered(
-                payload, appended, asyncio.get_running_loop().create_future()
-            )
-            self._owed.put_nowait(owed)
-            if self._applying.done():
-                self._give_up()
+        appended = None if self._queueing.count else self.log._submit_now(payload)
+        if appended is None:
+            owed = await asyncio.shield(self._queueing.keep(self._queue(payload)))
+        else:
+            owed = self._owe(payload, appended)
         return await owed.answer
+
+    async def _queue(self, payload: bytes) -> _Unanswered[T]:
+        """Submit a record once there is space; others wait behind it."""
+        async with self._submitting:
+            return self._owe(payload, await self.log.submit(payload))
+
+    def _owe(self, payload: bytes, appended: asyncio.Future[Appended]) -> _Unanswered[T]:
+        """Have a record applied after those before it, in the step that it got its place."""
+        owed: _Unanswered[T] = _Unanswered(
+            payload, appended, asyncio.get_running_loop().create_future()
+        )
+        self._owed.put_nowait(owed)
+        if self._applying.done():
+            self._give_up()
+        return owed
 
     async def close_log(self) -> None:
         """Close the log after every submitted command."""

@@ -110,7 +110,7 @@ class LogTable:
 
     @classmethod
     def open(cls, target: TableTarget, log: str, log_id: str) -> LogTable:
-        """Open a log's table; create it if there is none.
+        """Open a log's table; create it if it does not exist.
 
         Raises `ConfigurationError` for a table of another log, and for a catalog that cannot be;
         `TableError` if the catalog does not answer.

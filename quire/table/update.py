@@ -142,7 +142,10 @@ class _TableRun:
             extent = (at, at)
         self.first, self.end = extent
         if reach is not None and reach.end > self.end:
-            raise self._lost(f"the log ends before offset {self.end}")
+            raise self._lost(
+                f"the log ends before offset {self.end} (while no leader writes it, and after its "
+                "bookies started again, its end may be told too low: recover_log tells it)"
+            )
         if reach is not None:
             await in_thread(partial(self._table.remove_before, self.first, reach))
         start = max(self.first, 0 if reach is None else reach.end)

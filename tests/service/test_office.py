@@ -22,6 +22,11 @@ class StuckLog:
         self.room = asyncio.Event()
         self.waiting = asyncio.Event()
 
+    def _submit_now(self, record: bytes) -> asyncio.Future[Position] | None:
+        if record == b"large" or self.waiting.is_set():
+            return None
+        return asyncio.get_running_loop().create_future()
+
     async def submit(self, record: bytes) -> asyncio.Future[Position]:
         if record == b"large":
             self.waiting.set()
@@ -46,3 +51,34 @@ async def test_who_is_cut_short_answers_what_is_under_way_what_waits_and_what_co
     for submit in submits:
         with pytest.raises(DeposedError, match="told to stop"):
             await submit
+
+
+async def test_a_caller_that_gives_up_leaves_its_command_in_its_turn() -> None:
+    """Its record may have its place in the log by then."""
+    log: Any = StuckLog()
+    applied = list[bytes]()
+    office: Office[None] = Office(log, lambda record, position: applied.append(record))
+    confirmed = dict[bytes, asyncio.Future[Any]]()
+    queued = asyncio.Queue[asyncio.Future[Any]]()
+    submit = log.submit
+
+    async def queue(record: bytes) -> asyncio.Future[Any]:
+        confirmed[record] = await submit(record)
+        queued.put_nowait(confirmed[record])
+        return confirmed[record]
+
+    log.submit = queue
+    giving_up = asyncio.create_task(office.submit(b"large"))
+    await log.waiting.wait()
+    patient = asyncio.create_task(office.submit(b"b"))
+    await asyncio.sleep(0)
+    log.room.set()
+    giving_up.cancel()
+    await asyncio.wait([giving_up])
+    assert giving_up.cancelled()
+    for each in (b"large", b"b"):
+        (await queued.get()).set_result(None)
+        assert each in confirmed
+    await patient
+    assert applied == [b"large", b"b"]
+    await office.end()

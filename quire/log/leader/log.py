@@ -252,6 +252,12 @@ class Log(RestingParts, Handle, GroupAppends, TableAppends, ProducerNumbers):
             group, terms = await take_in(self._record, (record,), *given)
             return await self._pipeline.submit(group, SINGLE, terms)
 
+    def _submit_now(self, payload: bytes) -> asyncio.Future[Appended] | None:
+        """Queue a record if there is space for it now; None without. Raises as `submit`."""
+        self._home.check(self)
+        with self._failure:
+            return self._pipeline.submit_now(as_bytes(payload))
+
     async def append(
         self,
         record: bytes | NewRecord,

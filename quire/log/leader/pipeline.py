@@ -242,7 +242,7 @@ class Pipeline:
         return future
 
     def check_open(self) -> None:
-        """Raise the error with which the handle is closing or has ended."""
+        """Raise the error that ends the handle, or ended it."""
         if self._life.refusal is not None:
             raise self._life.refusal()
 

@@ -25,6 +25,7 @@ Pure: no clock and no I/O.
 from __future__ import annotations
 
 import struct
+import threading
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -71,8 +72,18 @@ class Compression(StrEnum):
 _CODES: Final = {Compression.NONE: 0, Compression.LZ4: 1, Compression.ZSTD: 2}
 _KINDS: Final = {code: kind for kind, code in _CODES.items()}
 
-_zstd_compressor = zstandard.ZstdCompressor(level=3, write_checksum=False)
-_zstd_decompressor = zstandard.ZstdDecompressor()
+
+class _Zstd(threading.local):
+    """The codec of one thread. Its objects mix up the bytes of threads that share them, without an
+    error, and offloading unpacks in threads.
+    """
+
+    def __init__(self) -> None:
+        self.pack = zstandard.ZstdCompressor(level=3, write_checksum=False).compress
+        self.unpack = zstandard.ZstdDecompressor().decompress
+
+
+_zstd: Final = _Zstd()
 
 
 def _lz4_pack(body: bytes) -> bytes:
@@ -85,13 +96,17 @@ def _lz4_unpack(packed: memoryview, size: int) -> bytes:
     return body
 
 
+def _zstd_pack(body: bytes) -> bytes:
+    return _zstd.pack(body)
+
+
 def _zstd_unpack(packed: memoryview, size: int) -> bytes:
-    return _zstd_decompressor.decompress(packed, max_output_size=size)
+    return _zstd.unpack(packed, max_output_size=size)
 
 
 _PACK: Final[dict[Compression, Callable[[bytes], bytes]]] = {
     Compression.LZ4: _lz4_pack,
-    Compression.ZSTD: _zstd_compressor.compress,
+    Compression.ZSTD: _zstd_pack,
 }
 _UNPACK: Final[dict[Compression, Callable[[memoryview, int], bytes]]] = {
     Compression.LZ4: _lz4_unpack,

@@ -6,7 +6,7 @@ stored as every entry is: through the journal. An open ledger stays in limbo: it
 recovery, decides where it ends, and this bookie has no part in that. The bookie fetches the missing
 entries of its finished fragments all the same. The collector drops a deleted ledger.
 
-A ledger of which the bookie is asked to make copies (`Orders`) is put into limbo first. So it is
+A ledger that the bookie is asked to copy (`Orders`) is put into limbo first. So it is
 fenced, and the bookie denies no entry of it. It leaves limbo as others do, after the ledger's
 record names the bookie.
 
@@ -121,7 +121,7 @@ class Mender:
                     await asyncio.sleep(seconds)
 
     async def _take_orders(self) -> None:
-        """Put the ledgers into limbo of which the bookie is asked to make copies."""
+        """Put the ledgers into limbo that the bookie is asked to copy."""
         if self._orders is None or not self._has_room():
             return
         try:

@@ -74,13 +74,13 @@ class ServiceLimits:
     """These wait for the journal only; a writer gives the bookie up after a refused sync."""
     waits: int = 8192
     unfinished_bytes: int = 128 * 1024 * 1024
-    """Of messages that are not whole, on all connections for runs: sixteen of the largest. As much
+    """For messages that are not whole, on all connections for runs: sixteen of the largest. As much
     again of first messages of calls over gRPC, where each counts as the largest of its port.
     """
     unread_bytes: int = 256 * 1024 * 1024
-    """Of answers that clients have not taken, on all connections: 64 of the largest."""
+    """For answers that clients have not taken, on all connections: 64 of the largest."""
     received_bytes: int = 256 * 1024 * 1024
-    """Of whole messages, on all connections for runs, until their runs have begun. Others
+    """For whole messages, on all connections for runs, until their runs have begun. Others
     wait for space, and their senders with them.
     """
     connections: int = CONNECTIONS_MAX

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -129,3 +132,22 @@ def test_the_largest_batch_fits_one_entry_and_the_next_does_not() -> None:
     assert len(payload) == BATCH_BYTES_MAX + HEADER.size
     with pytest.raises(EntryTooLargeError):
         _encode(b"x" * (BATCH_BYTES_MAX - 3))
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_threads_pack_and_unpack_each_for_itself(compression: Compression) -> None:
+    """Offloading unpacks in threads, and each event loop of a process packs and unpacks."""
+
+    def work(number: int) -> bool:
+        draw = random.Random(number)
+        for _ in range(40):
+            records = [bytes(draw.choices(b"abcdefgh", k=200)) * 100 for _ in range(5)]
+            packed = encode_batch(
+                records, first_offset=0, epoch=1, timestamp_ms=0, compression=compression
+            )
+            if decode_batch(packed, 1, 0).payloads() != records:
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(work, range(4)))
