@@ -51,7 +51,7 @@ from quire.storage.serving.limits import (
     owner_of_call,
 )
 from quire.storage.serving.news_counts import NewsCounts
-from quire.storage.serving.read_stream import gathered_max, look_up
+from quire.storage.serving.read_stream import look_up
 from quire.storage.serving.refusals import Refusals
 from quire.storage.serving.run_listener import serve_runs
 from quire.storage.serving.stream_account import Origin
@@ -187,15 +187,10 @@ class BookieService:
         traced = _traced(reception, "Read", request.ledger, context, identity)
         with reception.calling(context), traced as trace:
             try:
-                reception.expect(request.bookie)
-                reception.refuse_when_draining()
-                action = RPCS["Read"].action_of(request)
-                await reception.permit(identity, action, request.ledger)
-                reception.check_reader(identity, request)
                 owner = owner_of_call(context)
                 # No name for the answer here: it must be gone when the call is given up.
                 await hand_over(
-                    *(await self._read(request, trace, owner), context),
+                    *(await look_up(reception, identity, request, trace, owner), context),
                     reception.unread,
                     *(reception.bookie_id, owner),
                 )
@@ -206,10 +201,6 @@ class BookieService:
                 await context.write(failure.SerializeToString())
             if is_stalled:
                 await give_up(context)
-
-    async def _read(self, request: pb.ReadRequest, trace: Trace, owner: str) -> bytes:
-        async with self.reception.gathering.turn(owner, gathered_max(request)):
-            return await look_up(self.reception, request, trace, owner)
 
     @_answers(pb.TailReply)
     async def ReadTail(self, request: pb.ReadTailRequest) -> pb.TailReply:  # noqa: N802

@@ -54,11 +54,31 @@ def gathered_max(request: pb.ReadRequest) -> int:
     return min(request.bytes_max, READ_ANSWER_BYTES_MAX)
 
 
-async def look_up(reception: Reception, request: pb.ReadRequest, trace: Trace, owner: str) -> bytes:
-    """Return the run that a request asks for. The caller holds its bytes in `gathering`.
+async def look_up(
+    reception: Reception, identity: Identity, request: pb.ReadRequest, trace: Trace, owner: str
+) -> bytes:
+    """Return the run that a peer asks for, if the peer may have it. Waits for its turn in
+    `gathering`.
 
-    Raises the bookie's errors, and `BookieBusyError`.
+    Raises the bookie's errors, `WrongBookieError`, `BookieBusyError`, and those of a peer without
+    the right or the key.
     """
+    reception.expect(request.bookie)
+    reception.refuse_when_draining()
+    await _permit(reception, identity, request)
+    async with reception.gathering.turn(owner, gathered_max(request)):
+        run = await _gather(reception, request, trace, owner)
+        # Again: the ledger may have begun while the read waited, or the right may be gone.
+        await _permit(reception, identity, request)
+        return run
+
+
+async def _permit(reception: Reception, identity: Identity, request: pb.ReadRequest) -> None:
+    await reception.permit(identity, READ.action_of(request), request.ledger)
+    reception.check_reader(identity, request)
+
+
+async def _gather(reception: Reception, request: pb.ReadRequest, trace: Trace, owner: str) -> bytes:
     is_fence = request.HasField("fence_key")
     with reception.reads.take(owner):
         trace.accepted = reception.now()
@@ -169,15 +189,10 @@ class ReadStream:
     async def _look_up(self, request: pb.ReadRequest, trace: Trace) -> bytes:
         """Return the run that is asked for, counted among the untaken bytes."""
         reception, identity, owner = self._reception, self._identity, self._origin.owner
-        reception.expect(request.bookie)
-        reception.refuse_when_draining()
-        await reception.permit(identity, READ.action_of(request), request.ledger)
-        reception.check_reader(identity, request)
-        async with reception.gathering.turn(owner, gathered_max(request)):
-            run = await look_up(reception, request, trace, owner)
-            assert run, "a read returns a frame at least"
-            self._untaken.add(len(run))
-            return run
+        run = await look_up(reception, identity, request, trace, owner)
+        assert run, "a read returns a frame at least"
+        self._untaken.add(len(run))
+        return run
 
     async def _hand_over(self, number: int, run: bytes) -> None:
         try:

@@ -257,6 +257,53 @@ def test_a_ledger_with_a_read_password_wants_its_key() -> None:
     served(body, lets_read=lambda _, key: key == b"the key")
 
 
+def test_a_ledger_that_begins_while_a_read_waits_for_its_turn_keeps_its_password() -> None:
+    begun = set[int]()
+
+    async def body(bookie: SlowBookie, talk: Talk, reception: Reception) -> None:
+        everything = reception.gathering.size
+        assert reception.gathering.take("", everything)
+        await talk.ask(1)
+        begun.add(7)
+        reception.gathering.give_back("", everything)
+        await talk.settled()
+        assert talk.heard() == {1: UnauthorizedError}
+        assert reception.unread.total == 0
+
+    served(body, lets_read=lambda ledger, _: ledger not in begun)
+
+
+def test_a_ledger_that_begins_during_the_look_up_keeps_its_password() -> None:
+    begun = set[int]()
+
+    async def body(bookie: SlowBookie, talk: Talk, reception: Reception) -> None:
+        bookie.may_answer.clear()
+        await talk.ask(1)
+        assert bookie.reading == 1
+        begun.add(7)
+        bookie.may_answer.set()
+        await talk.settled()
+        assert talk.heard() == {1: UnauthorizedError}
+        assert reception.refusals.counts["rights"] == 1
+
+    served(body, lets_read=lambda ledger, _: ledger not in begun)
+
+
+def test_a_right_that_is_taken_away_during_the_look_up_is_gone() -> None:
+    keeper = Keeper()
+
+    async def body(bookie: SlowBookie, talk: Talk, _: Reception) -> None:
+        bookie.may_answer.clear()
+        await talk.ask(1)
+        assert bookie.reading == 1
+        keeper.denied = {Action.READ}
+        bookie.may_answer.set()
+        await talk.settled()
+        assert talk.heard() == {1: NotPermittedError}
+
+    served(body, doorkeeper=keeper)
+
+
 @pytest.mark.parametrize("limits", [ServiceLimits(reads=1), ServiceLimits(calls=1)])
 def test_reads_beyond_the_limits_are_told_that_the_bookie_is_busy(limits: ServiceLimits) -> None:
     async def body(bookie: SlowBookie, talk: Talk, _: Reception) -> None:
