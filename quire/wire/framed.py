@@ -6,9 +6,9 @@ There is nothing else: the stream decides which side sends which message, and wh
 closes is gone, it does not hear answers any more; a stream that breaks is never mended.
 
 Invariants: at most `RECEIVED_BYTES_MAX` and one message wait to be read, then the other side has to
-wait; so it has to while a server has no space for a message (inbox.py), and while other large
-messages of the same peer come in. A frame larger than a
-message may be ends the connection before it is taken in.
+wait; so it has to while a server has no space for a message (inbox.py), while its other large
+messages come in, and while `MESSAGES_MAX` small ones wait. A frame larger than a message may be
+ends the connection before it is taken in.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import asyncio
 import os
 import socket
 import struct
+import sys
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Final, NamedTuple, Protocol, cast
 
@@ -45,6 +46,10 @@ GREETING_SECONDS: Final = 10.0
 
 LARGE_BYTES: Final = 2 * 1024 * 1024
 """A message above it needs a turn at a server: twice the largest message of small entries."""
+
+MESSAGES_MAX: Final = 256
+"""So many messages of a client are taken apart before they are read. 256 KiB may come at once, and
+be 65,536 messages without bytes, on each of many connections."""
 
 _SIZE: Final = struct.Struct(">I")
 _SENT_BYTES_MAX: Final = 1024 * 1024
@@ -136,6 +141,9 @@ class FramedConnection(asyncio.Protocol):
         self._wanted = len(GREETING) if greets else _SIZE.size
         space = None if budgets is None else budgets.received
         self._inbox = Inbox(space, lambda: self.owner, self._more_space)
+        self._messages_max = sys.maxsize if budgets is None else MESSAGES_MAX
+        self._is_behind = False
+        """Whether bytes that came are not taken apart yet."""
         self._is_paused = False
         self._awaits_turn = False
         """Whether the rest of a large message is not to be read yet."""
@@ -168,13 +176,29 @@ class FramedConnection(asyncio.Protocol):
             self._arrival = self._loop.create_future()
             await self._arrival
         message = self._inbox.take()
+        if self._is_behind and len(self._inbox) <= self._messages_max // 2:
+            self._catch_up()
         self._go_on()
         return message
+
+    def take_all(self) -> None:
+        """Take all messages apart as they come: their sender is held up in other ways."""
+        self._messages_max = sys.maxsize
+        if self._is_behind:
+            self._catch_up()
+            self._go_on()
+
+    def _catch_up(self) -> None:
+        """Take more of the bytes apart that came."""
+        data = b"".join(self._parts)
+        self._parts = [data]
+        self._take_whole(data)
+        self._tell_held()
 
     def _go_on(self) -> None:
         """Take more from the other side, if there is space again."""
         inbox = self._inbox
-        is_full = inbox.waiting_bytes or inbox.size > RECEIVED_BYTES_MAX // 2
+        is_full = self._is_behind or inbox.waiting_bytes or inbox.size > RECEIVED_BYTES_MAX // 2
         if self._is_paused and not self._awaits_turn and not is_full:
             self._is_paused = False
             if self._over is None and self._transport is not None:
@@ -269,6 +293,7 @@ class FramedConnection(asyncio.Protocol):
                 self.stranger = b"".join(self._parts)[: len(GREETING)]
         self._is_full = False
         self._parts, self._size = [], 0  # a cycle of references may keep this object for long
+        self._is_behind = False
         self._forget_alarm()
         if self._budgets is not None:
             self._budgets.unfinished.release(self)
@@ -340,7 +365,7 @@ class FramedConnection(asyncio.Protocol):
         inbox = self._inbox
         if inbox:
             _wake(self._arrival)
-        is_full = inbox.waiting_bytes or inbox.size > RECEIVED_BYTES_MAX
+        is_full = self._is_behind or inbox.waiting_bytes or inbox.size > RECEIVED_BYTES_MAX
         if not self._is_paused and (self._awaits_turn or is_full):
             self._is_paused = True
             assert self._transport is not None
@@ -381,7 +406,13 @@ class FramedConnection(asyncio.Protocol):
             self._forget_alarm()
             self._on_greeted(self)
             self._on_greeted = None
+        room = self._messages_max - len(self._inbox)
+        self._is_behind = False
         while len(data) - at >= _SIZE.size:
+            if room <= 0:
+                self._is_behind = True
+                break
+            room -= 1
             (size,) = _SIZE.unpack_from(data, at)
             if size > self._message_max:
                 self._break(f"it sent a message of {size} bytes")

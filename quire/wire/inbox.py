@@ -78,6 +78,10 @@ class Inbox:
         """Whether a message can be read."""
         return bool(self._ready)
 
+    def __len__(self) -> int:
+        """Messages that were not read."""
+        return len(self._ready) + len(self._waiting)
+
     def put(self, message: bytes) -> None:
         """Take in a whole message."""
         cost = len(message) + MESSAGE_COST

@@ -20,11 +20,19 @@ from quire.errors import BookieBusyError, BookieUnavailableError
 from quire.ledger.remote import RemoteBookie
 from quire.storage.serving import connection_port
 from quire.storage.serving.grpc_service import serve_bookie
-from quire.storage.serving.limits import ServiceLimits
+from quire.storage.serving.limits import Reception, ServiceLimits
 from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire import framed
-from quire.wire.framed import GREETING, ConnectionOverError, FramedConnection, connect
+from quire.wire.framed import (
+    GREETING,
+    MESSAGES_MAX,
+    Budgets,
+    ConnectionOverError,
+    FramedConnection,
+    connect,
+)
+from quire.wire.inbox import MESSAGE_COST
 from quire.wire.transport import MESSAGE_BYTES_MAX
 from tests.wire.link import KEY, SOON, GatedBookie, run_of
 
@@ -106,6 +114,57 @@ def test_what_cannot_be_a_message_ends_the_connection(sent: bytes, reason: str) 
             await connection.read()
         with pytest.raises(ConnectionOverError, match=reason):
             await connection.write(b"")
+
+    asyncio.run(main())
+
+
+def test_a_server_takes_few_small_messages_apart_before_they_are_read() -> None:
+    async def main() -> None:
+        reception = Reception(MemoryBookie("b1"), "b1")
+        budgets = Budgets(
+            *(reception.unfinished, reception.unread, reception.received, reception.large)
+        )
+        connection, wire = FramedConnection(on_greeted=lambda _: None, budgets=budgets), Wire()
+        connection.connection_made(wire)
+        messages = [b"%d" % each for each in range(10 * MESSAGES_MAX)]
+        connection.data_received(GREETING + b"".join(map(frame, messages)) + frame(b"cut")[:-1])
+        apart = reception.received.size - reception.received.free
+        assert apart <= MESSAGES_MAX * (MESSAGE_COST + 4)
+        states = [wire.is_paused]
+        assert reception.unfinished.total, "what was not taken apart has space, too"
+        for message in messages:
+            assert await connection.read() == message
+        states.append(wire.is_paused)
+        assert states == [True, False]
+        connection.data_received(b"t")
+        assert await connection.read() == b"cut"
+        connection.connection_lost(None)
+        assert (reception.unfinished.total, reception.received.free) == (
+            0,
+            reception.received.size,
+        )
+
+    asyncio.run(main())
+
+
+def test_a_server_may_take_all_messages_apart() -> None:
+    async def main() -> None:
+        reception = Reception(MemoryBookie("b1"), "b1")
+        budgets = Budgets(
+            *(reception.unfinished, reception.unread, reception.received, reception.large)
+        )
+        connection, wire = FramedConnection(on_greeted=lambda _: None, budgets=budgets), Wire()
+        connection.connection_made(wire)
+        messages = [b"x"] * 10 * MESSAGES_MAX
+        connection.data_received(GREETING + b"".join(map(frame, messages)))
+        connection.take_all()
+        assert not wire.is_paused
+        assert reception.unfinished.total == 0
+        connection.data_received(b"".join(map(frame, messages)))
+        assert reception.unfinished.total == 0
+        for _ in range(2):
+            for message in messages:
+                assert await connection.read() == message
 
     asyncio.run(main())
 

@@ -62,6 +62,7 @@ class BookKeeperPort(ConnectionPort):
         return TLS_ONLY if takes_tls_only(self._tls) else None
 
     async def _serve(self, connection: FramedConnection) -> None:
+        connection.take_all()
         try:
             asked: ClientRequest | None = None
             with (

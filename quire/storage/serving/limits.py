@@ -36,6 +36,7 @@ from quire.storage.serving.handing_over import GATHERED_BYTES_MAX, UntakenAnswer
 from quire.storage.serving.held_bytes import HeldBytes
 from quire.storage.serving.idlers import Idlers
 from quire.storage.serving.large_messages import LargeMessages
+from quire.storage.serving.message_turns import MESSAGES_MAX, MessageTurns
 from quire.storage.serving.news_counts import NewsCounts
 from quire.storage.serving.quota import Quota
 from quire.storage.serving.refusals import Refusals
@@ -245,6 +246,8 @@ class Reception:
         """Bytes of whole messages that have come in plain frames."""
         self.large = LargeMessages()
         """Large messages that come in plain frames."""
+        self.messages = MessageTurns(MESSAGES_MAX, share(MESSAGES_MAX))
+        """Messages of connections for reads and subscriptions."""
         self.idlers: list[Idlers] = []
         """One for each gRPC port."""
         self.calls = Quota(limits.calls, share(limits.calls))

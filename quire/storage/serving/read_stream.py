@@ -6,8 +6,8 @@ others of the connection.
 
 Invariants: an answer counts among the gathered bytes until it is there, and among the unread ones
 until it is written, with its own size. A client that takes nothing, or little, holds up only
-itself. Each question has a place among the calls, so a peer asks no more than over gRPC; what a
-client gives up is always heard.
+itself. Each question has a place among the calls, so a peer asks no more than over gRPC; a
+give-up is always heard. Each message is charged to its peer (message_turns.py).
 
 Not here: the limits of all calls (limits.py), reads over gRPC (grpc_service.py).
 """
@@ -60,8 +60,8 @@ async def look_up(
     """Return the run that a peer asks for, if the peer may have it. Waits for its turn in
     `gathering`.
 
-    Raises the bookie's errors, `WrongBookieError`, `BookieBusyError`, and those of a peer without
-    the right or the key.
+    Raises the bookie's errors, `WrongBookieError` and `BookieBusyError`; for a peer without the
+    right or the key as `Reception.permit` and `Reception.check_reader`.
     """
     reception.expect(request.bookie)
     reception.refuse_when_draining()
@@ -154,8 +154,11 @@ class ReadStream:
 
     async def _receive(self) -> None:
         while (question := await self._context.read()) is not EOF:
+            await self._reception.messages.wait(self._origin.owner)
             number, _, request = question
             if request is None:
+                if not 0 < number <= self._last:
+                    raise InvalidRequestError(f"read {number} was never asked")
                 if (work := self._answering.get(number)) is not None:
                     work.cancel()
                 continue

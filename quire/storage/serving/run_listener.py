@@ -155,6 +155,8 @@ class _RunPort(ConnectionPort):
                     stream, use = client.stream, _use_of(client)
                 elif connection.peer.complaint is not None or full is not None:
                     return  # it greets as before there was TLS, and has no place for a reason
+                if use is _RUNS:
+                    connection.take_all()
                 identity = connection.peer.identity
                 origin = Origin(named_peer(identity, connection.address), stream, owner)
                 seconds = self._reception.limits.first_message_seconds
@@ -203,7 +205,7 @@ class _RunPort(ConnectionPort):
         self._refusals.count("hello", f"a client: {refusal.reason}")
         async with time_limit(HELLO_SECONDS):
             while await connection.read() is not None:
-                pass
+                await self._reception.messages.wait(connection.owner)
         return None
 
 

@@ -10,6 +10,7 @@ nothing is fenced.
   - Rights, and the key of a ledger whose reads need it, are looked at before all news: a lost right
     ends the subscription.
   - A fence or an error ends it, with a last message. The end of the connection ends all.
+  - Each part of a message is charged to its peer (message_turns.py).
   - News are not runs: they deny nothing, and entries that are damaged or missing are left out.
 
 Not here: how messages travel (run_listener.py), and the limits of all calls (limits.py).
@@ -20,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import closing
+from functools import partial
 from typing import Any, Final, Protocol
 
 from quire.aio.tasks import Tasks
@@ -224,18 +226,24 @@ class NewsStream:
                 self._reception.expect(request.bookie)
                 self._is_met = True
             try:
-                self._take(request)
+                await self._take(request)
             except OverdrawnError as error:
                 raise InvalidRequestError(str(error)) from error
 
-    def _take(self, request: pb.NewsRequest) -> None:
+    async def _take(self, request: pb.NewsRequest) -> None:
+        if not (request.subscribe or request.credit or request.unsubscribe):
+            raise InvalidRequestError("a message without parts")
+        charge = partial(self._reception.messages.wait, self._origin.owner)
         for asked in request.subscribe:
+            await charge()
             self._subscribe(asked)
         for credit in request.credit:
+            await charge()
             found = self._places.get(credit.subscription)
             if found is not None:  # it may have ended meanwhile
                 found[0].grant(credit.bytes, credit.first)
         for number in request.unsubscribe:
+            await charge()
             found = self._places.pop(number, None)
             if found is not None:
                 found[1].cancel()

@@ -218,11 +218,22 @@ def test_what_is_given_up_is_worked_on_no_more() -> None:
         await talk.ask(1)
         await talk.put(encode_give_up(1))
         await talk.put(encode_give_up(1))
-        await talk.put(encode_give_up(5))  # it does not exist
         assert (bookie.reading, reception.reads.taken) == (0, 0)
         bookie.may_answer.set()
         await talk.ask(2)
         assert talk.heard() == {2: run_of(0)}
+
+    served(body)
+
+
+@pytest.mark.parametrize("number", [REFUSAL, 2])
+def test_to_give_up_what_was_never_asked_ends_the_connection(number: int) -> None:
+    async def body(bookie: SlowBookie, talk: Talk, _: Reception) -> None:
+        await talk.ask(1)
+        assert talk.heard() == {1: run_of(0)}
+        await talk.put(encode_give_up(number))
+        assert talk.heard() == {REFUSAL: InvalidRequestError}
+        await asyncio.wait_for(talk.serving, 1)
 
     served(body)
 

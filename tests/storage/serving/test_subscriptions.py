@@ -288,6 +288,7 @@ def test_subscriptions_share_the_places_of_clients_that_wait() -> None:
     ("parts", "reason"),
     [
         ({"bookie": "b2"}, "b2"),
+        ({}, "without parts"),
         ({"subscribe": [pb.Subscribe(subscription=0)]}, "numbers grow"),
         ({"subscribe": [pb.Subscribe(subscription=1, bytes=CREDIT_BYTES_MAX + 1)]}, "at most"),
         (
