@@ -35,6 +35,7 @@ FEATURES: Final[frozenset[str]] = frozenset({SUBSCRIPTIONS, READS})
 `bundles` is reserved."""
 
 _TEXT_MAX: Final = 1000
+_VERSION_MAX: Final = 64
 
 
 class Refusal(NamedTuple):
@@ -110,8 +111,9 @@ def judge(client: Hello, bookie: Hello) -> Refusal | None:
     lowest = max(client.speaks.lowest, bookie.speaks.lowest)
     if lowest <= min(client.speaks.highest, bookie.speaks.highest):
         return None
+    version = client.version[:_VERSION_MAX]  # it is not believed, and goes into a log
     return Refusal(
-        f"the client (quire {client.version}) speaks feature levels {client.speaks.lowest} to "
+        f"the client (quire {version!r}) speaks feature levels {client.speaks.lowest} to "
         f"{client.speaks.highest}, the bookie (quire {bookie.version}) speaks "
         f"{bookie.speaks.lowest} to {bookie.speaks.highest}: upgrade the older one"
     )

@@ -117,6 +117,14 @@ def test_a_client_is_served_at_a_level_that_both_speak(client: Hello, bookie: He
     assert shared([client, bookie]) == client.features & bookie.features
 
 
+def test_a_reason_for_a_log_says_little_of_a_client_and_in_one_line() -> None:
+    client = Hello("c", version="9\nERROR the key is deleted" + "x" * 1000, speaks=Speaks(98, 99))
+    refusal = judge(client, Hello("b1"))
+    assert refusal is not None
+    assert "\n" not in refusal.reason
+    assert len(refusal.reason) < 300
+
+
 @asynccontextmanager
 async def served() -> AsyncIterator[BookieAddress]:
     async with asyncio.timeout(SOON):
