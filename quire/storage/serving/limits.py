@@ -39,7 +39,7 @@ from quire.storage.serving.large_messages import LargeMessages
 from quire.storage.serving.message_turns import MESSAGES_MAX, MessageTurns
 from quire.storage.serving.news_counts import NewsCounts
 from quire.storage.serving.quota import Quota
-from quire.storage.serving.refusals import Refusals
+from quire.storage.serving.refusals import InternalErrors, Refusals
 from quire.storage.serving.uses import Uses
 from quire.wire import bookie_pb2 as pb
 from quire.wire.codec import encode_failure, is_internal
@@ -53,7 +53,6 @@ from quire.wire.transport import (
     ServerContext,
 )
 
-_log = logging.getLogger(__name__)
 _slow_log = logging.getLogger("quire.slow")
 
 
@@ -229,6 +228,7 @@ class Reception:
         self.bookie_id = bookie_id
         self.limits = limits or ServiceLimits()
         self.refusals = refusals or Refusals()
+        self._internal = InternalErrors(bookie_id)
         self.news = news or NewsCounts()
         limits, share = self.limits, self.limits.share
         self.unfinished = HeldBytes(
@@ -492,5 +492,5 @@ class Reception:
         """Turn an error into an answer; an error with secret details goes to the log."""
         failure = encode_failure(error, self.bookie_id)
         if is_internal(failure):
-            _log.error("bookie %s met an internal error", self.bookie_id, exc_info=error)
+            self._internal.tell(error)
         return failure

@@ -1,7 +1,8 @@
 """What a bookie refused to its peers: counted by reason, and logged at a bounded rate.
 
 A peer that is refused may come again at once and for days. So each reason is logged at most once in
-`LOG_SECONDS`, with the number of refusals since.
+`LOG_SECONDS`, with the number of refusals since. So is each internal error that a peer's request
+meets: an error of one type from one line of the program.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from traceback import walk_tb
 from typing import Final
+
+from quire.entry import BookieId
 
 LOG_SECONDS: Final = 10.0
 
@@ -36,3 +40,30 @@ class Refusals:
             _log.warning(
                 "refused %d since the last warning (%s): %s", count - before, reason, details
             )
+
+
+class InternalErrors:
+    """The internal errors of one bookie since its start. One owner, on one loop."""
+
+    def __init__(self, bookie: BookieId) -> None:
+        self._bookie = bookie
+        self._said: dict[tuple[str, str, int], float] = {}
+        """When each was logged last, by type and line of the program."""
+        self._unsaid: Counter[tuple[str, str, int]] = Counter()
+
+    def tell(self, error: BaseException) -> None:
+        """Log an error with its traceback, unless the same was logged a moment ago."""
+        now, kind = asyncio.get_running_loop().time(), _kind_of(error)
+        if now - self._said.get(kind, -LOG_SECONDS) < LOG_SECONDS:
+            self._unsaid[kind] += 1
+            return
+        self._said[kind] = now
+        text = "bookie %s met an internal error; %d more since the last line"
+        _log.error(text, self._bookie, self._unsaid.pop(kind, 0), exc_info=error)
+
+
+def _kind_of(error: BaseException) -> tuple[str, str, int]:
+    """Return the type of an error and the line that raised it: there are not many of them."""
+    lines = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    file, line = lines[-1] if lines else ("", 0)
+    return type(error).__name__, file, line
