@@ -95,6 +95,9 @@ class Answers:
         if self._refusal is not None:
             self._reception.refusals.count("tls", f"{self._peer}: {self._refusal}")
             raise ClientRefusedError(self._reception.bookie_id, self._refusal)
+        await self._judge(request, action)
+
+    async def _judge(self, request: ClientRequest, action: Action) -> None:
         about = None if request.ledger < 0 else request.ledger
         await self._reception.permit(self._identity, action, about)
         if action in (Action.READ, Action.RECOVER) and request.kind is not RequestKind.ADD:
@@ -105,8 +108,9 @@ class Answers:
         try:
             await self.permit(request)
             reply = await self._carry_out(request)
-            if action_of(request) is Action.READ:  # again: the ledger may have begun meanwhile
-                self._reception.check_reader(self._identity, request)
+            if action_of(request) is Action.READ:
+                # Again: the ledger may have begun meanwhile, or the right may be gone.
+                await self._judge(request, Action.READ)
         except Exception as error:
             return self.refusal(error)
         return reply

@@ -120,6 +120,7 @@ def _answers(reply: type[ReplyT]) -> Callable[[_Unary[ReplyT]], _Handler[ReplyT]
                         trace.accepted = reception.now()
                         answer = await method(self, request)
                     if is_read:  # again: the ledger may have begun while the call waited for it
+                        await reception.permit(identity, row.action_of(request), about)
                         reception.check_reader(identity, request)
                     return answer
                 except Exception as error:

@@ -35,6 +35,7 @@ from quire.storage.serving.limits import Doorkeeper, Reception, ServiceLimits
 from quire.testing.bookie import MemoryBookie
 from quire.wire.identity import Identity
 from tests.contract.bookie.subjects import Ported
+from tests.rights.test_doors import Keeper
 
 pytestmark = pytest.mark.real_time
 
@@ -314,6 +315,31 @@ class NobodyMay:
     async def check(self, identity: Identity, action: Action, ledger: LedgerId | None, /) -> None:
         self.asked.append(action)
         raise NotPermittedError(identity.name, action, f"ledger {ledger}")
+
+
+async def test_a_right_that_is_taken_away_during_a_read_is_gone() -> None:
+    rights = Keeper()
+
+    async def take_away(_: str, __: LedgerId) -> None:
+        rights.denied = {Action.READ}
+
+    async with (
+        served(doorkeeper=rights) as scene,
+        scene.client() as third,
+        scene.client() as second,
+    ):
+        assert (await third.third(added(0))).status == Status.OK
+        scene.bookie.before = take_away
+        for message in (
+            wire3.read(1, LEDGER, 0),
+            wire3.poll(1, LEDGER, -1, 1),
+            wire3.of_ledger(Operation.READ_LAC, 1, LEDGER),
+        ):
+            rights.denied = set()
+            assert (await third.third(message)).status == Status.UNAUTHORIZED
+        for message in (wire2.read(LEDGER, 0), wire2.batch_read(1, LEDGER, 0, 1, 0)):
+            rights.denied = set()
+            assert (await second.second(message)).status == Status.UNAUTHORIZED
 
 
 async def test_a_client_without_a_right_is_refused_in_both_protocols() -> None:

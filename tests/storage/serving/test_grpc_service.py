@@ -1,20 +1,24 @@
-"""Reads over gRPC: a peer must have the right and the key when the answer is there, too."""
+"""Reads and tails over gRPC: the right and the key must hold when the answer is there, too."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import cast
+from typing import Any, cast
+
+import pytest
 
 from quire.errors import NotPermittedError, QuireError, UnauthorizedError
 from quire.rights.roles import Action
 from quire.storage.serving.grpc_service import BookieService
 from quire.storage.serving.limits import LetsRead, Reception
+from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
+from quire.wire.codec import decode_failure
 from quire.wire.reads import decode_part
 from quire.wire.transport import ServerContext
 from tests.rights.test_doors import Keeper
 from tests.storage.serving.test_read_stream import SEALER, SlowBookie, run_of
-from tests.storage.serving.test_shares import STRANGER, Call
+from tests.storage.serving.test_shares import STRANGER, Call, context
 from tests.support.virtual import virtually
 
 REQUEST = pb.ReadRequest(bookie="b1", ledger=7, bytes_max=2**20)
@@ -101,5 +105,22 @@ def test_a_right_that_is_taken_away_during_the_look_up_is_gone() -> None:
         assert scene.bookie.reading == 1
         keeper.denied = {Action.READ}
         assert await scene.heard() == [NotPermittedError]
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("request_type", [pb.ReadTailRequest, pb.WaitTailRequest])
+def test_a_right_that_is_taken_away_while_a_tail_is_looked_up_is_gone(request_type: Any) -> None:
+    async def main() -> None:
+        keeper, bookie = Keeper(), MemoryBookie("b1")
+
+        async def take_away(_: str, __: int) -> None:
+            keeper.denied = {Action.READ}
+
+        bookie.before = take_away
+        service = BookieService(Reception(bookie, "b1", doorkeeper=keeper))
+        call: Any = getattr(service, request_type.__name__.removesuffix("Request"))
+        reply = await call(request_type(bookie="b1", ledger=7), context(STRANGER))
+        assert isinstance(decode_failure(reply.failure), NotPermittedError)
 
     virtually(main)
