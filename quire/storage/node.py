@@ -337,6 +337,13 @@ class BookieNode:
 
     async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
         """See `Bookie.wait_tail`."""
+        if self.lac(ledger) <= above:
+            await self.wait_change(ledger, above, timeout)
+        self._engine.check_alive()
+        return await self._tail(ledger)
+
+    async def wait_change(self, ledger: LedgerId, above: EntryId, timeout: float) -> None:
+        """See `ChangeWaiter.wait_change`."""
         state = self._storage.state(ledger)
         try:
             async with time_limit(timeout):
@@ -348,7 +355,6 @@ class BookieNode:
         finally:
             self._storage.forget_if_unknown(state)
         self._engine.check_alive()
-        return await self._tail(ledger)
 
     def _is_over(self, ledger: LedgerId, state: LedgerState) -> bool:
         """Return whether no ordinary add will be taken: a dropped ledger need not have a fence."""

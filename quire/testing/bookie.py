@@ -220,8 +220,16 @@ class MemoryBookie:
 
     async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
         await self.before("wait_tail", ledger)
+        await self._change(ledger, above, timeout)
+        return self._tail(ledger)
+
+    async def wait_change(self, ledger: LedgerId, above: EntryId, timeout: float) -> None:
+        await self.before("wait_change", ledger)
+        await self._change(ledger, above, timeout)
+
+    async def _change(self, ledger: LedgerId, above: EntryId, timeout: float) -> None:
         if ledger in self.retired or ledger in self.disowned:
-            return self._tail(ledger)
+            return
         state = self.ledgers.setdefault(ledger, _Ledger())
         state.waits += 1
         try:
@@ -234,7 +242,6 @@ class MemoryBookie:
             state.waits -= 1
             if state.key is None and not state.waits and self.ledgers.get(ledger) is state:
                 del self.ledgers[ledger]
-        return self._tail(ledger)
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         await self.before("write_lac", ledger)

@@ -166,7 +166,7 @@ async def test_a_denied_run_fails_alone_and_in_its_place() -> None:
     assert await reception.bookie.list_entries(7) == [(0, 1)]
 
 
-async def _forgotten(self: BookieService, request: object) -> pb.InfoReply:
+async def _forgotten(self: BookieService, request: object, owner: str) -> pb.InfoReply:
     return pb.InfoReply()
 
 

@@ -121,7 +121,7 @@ async def test_at_its_door_a_bookie_asks_readers_for_the_key_and_bookies_for_a_c
     await bookie.add(7, KEY, RUN)
 
     async def note(method: str, ledger: LedgerId) -> None:
-        if method == "wait_tail":
+        if method == "wait_change":
             begun.set()
 
     bookie.before = note

@@ -368,6 +368,10 @@ class WatchedBookie:
         tail: LedgerTail = await self._asked("wait_tail", args)
         return tail
 
+    async def wait_change(self, ledger: LedgerId, above: EntryId, timeout: float) -> None:
+        """See `ChangeWaiter.wait_change`."""
+        await self._asked("wait_change", {"ledger": ledger, "above": above, "timeout": timeout})
+
     async def _asked(self, method: str, args: dict[str, Any]) -> Any:
         outcome = await self._network.serve(self._host, method, args)
         if isinstance(outcome, OSError):

@@ -12,6 +12,7 @@ from typing import Final
 from quire.bookie import READ_BYTES_MAX, Bookie, BookieInfo, LedgerTail, Stride
 from quire.entry import BookieId, EntryId, LedgerId
 from quire.outline import Outline
+from quire.storage.serving.change_waiter import wait_change
 from quire.storage.serving.offered_run import OfferedRun
 from quire.storage.serving.run_taker import RunTaker
 
@@ -62,6 +63,10 @@ class ForwardingBookie:
     async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
         """See `Bookie.wait_tail`."""
         return await self._bookie.wait_tail(ledger, above, timeout)
+
+    async def wait_change(self, ledger: LedgerId, above: EntryId, timeout: float) -> None:
+        """See `ChangeWaiter.wait_change`."""
+        await wait_change(self._bookie, ledger, above, timeout)
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         """See `Bookie.write_lac`."""

@@ -37,8 +37,10 @@ from quire.entry import BookieId, LedgerId
 from quire.requests import TRACE, Trace
 from quire.rights.calls import RPCS
 from quire.rights.roles import Action
+from quire.run import FRAME_BYTES_MAX
 from quire.storage.serving.add_stream import AddStream, decode_runs
-from quire.storage.serving.handing_over import NotTakenError, give_up, hand_over
+from quire.storage.serving.change_waiter import tail_now, wait_change
+from quire.storage.serving.handing_over import NotTakenError, UntakenReplies, give_up, hand_over
 from quire.storage.serving.idlers import Idlers, watch
 from quire.storage.serving.limits import (
     PEER,
@@ -81,7 +83,8 @@ from quire.wire.transport import (
     split_address,
 )
 
-_Unary: TypeAlias = "Callable[[BookieService, Any], Awaitable[ReplyT]]"
+_Unary: TypeAlias = "Callable[[BookieService, Any, str], Awaitable[ReplyT]]"
+"""A method, given the name under which its caller shares limits."""
 _Handler: TypeAlias = "Callable[[BookieService, Any, ServerContext], Awaitable[ReplyT]]"
 ReplyT = TypeVar("ReplyT", pb.TailReply, pb.ListEntriesReply, pb.OutlinesReply, pb.InfoReply)
 
@@ -108,6 +111,7 @@ def _answers(reply: type[ReplyT]) -> Callable[[_Unary[ReplyT]], _Handler[ReplyT]
         async def handler(self: BookieService, request: Any, context: ServerContext) -> ReplyT:
             reception = self.reception
             about, identity = getattr(request, "ledger", None), peer_identity(context)
+            owner = owner_of_call(context)
             traced = _traced(reception, kind, about, context, identity)
             with reception.calling(context), traced as trace:
                 try:
@@ -116,12 +120,13 @@ def _answers(reply: type[ReplyT]) -> Callable[[_Unary[ReplyT]], _Handler[ReplyT]
                     await reception.permit(identity, row.action_of(request), about)
                     if is_read:
                         reception.check_reader(identity, request)
-                    with reception.place(kind, owner_of_call(context)):
+                    with reception.place(kind, owner):
                         trace.accepted = reception.now()
-                        answer = await method(self, request)
+                        answer = await method(self, request, owner)
                     if is_read:  # again: the ledger may have begun while the call waited for it
                         await reception.permit(identity, row.action_of(request), about)
                         reception.check_reader(identity, request)
+                    self._untaken.add(answer.ByteSize(), context, owner)
                     return answer
                 except Exception as error:
                     return reply(failure=reception.failure(error))
@@ -170,6 +175,7 @@ class BookieService:
         self.reception = reception
         self._message_bytes_max = message_bytes_max
         self.bookie = reception.bookie
+        self._untaken = UntakenReplies(reception.unread, reception.bookie_id)
 
     async def Add(self, _: object, context: ServerContext) -> None:  # noqa: N802
         identity = peer_identity(context)
@@ -204,41 +210,43 @@ class BookieService:
                 await give_up(context)
 
     @_answers(pb.TailReply)
-    async def ReadTail(self, request: pb.ReadTailRequest) -> pb.TailReply:  # noqa: N802
+    async def ReadTail(self, request: pb.ReadTailRequest, owner: str) -> pb.TailReply:  # noqa: N802
         fence_key = request.fence_key if request.HasField("fence_key") else None
-        return encode_tail(await self.bookie.read_tail(request.ledger, fence_key=fence_key))
+        async with self.reception.gathering.turn(owner, FRAME_BYTES_MAX):
+            return encode_tail(await self.bookie.read_tail(request.ledger, fence_key=fence_key))
 
     @_answers(pb.TailReply)
-    async def WaitTail(self, request: pb.WaitTailRequest) -> pb.TailReply:  # noqa: N802
+    async def WaitTail(self, request: pb.WaitTailRequest, owner: str) -> pb.TailReply:  # noqa: N802
         timeout = min(request.timeout_ms / 1000, WAIT_SECONDS_MAX)
         with self.reception.uses.waiting(request.ledger, PEER.get()):
-            tail = await self.bookie.wait_tail(request.ledger, request.above, timeout)
+            await wait_change(self.bookie, request.ledger, request.above, timeout)
         if (trace := TRACE.get()) is not None:
             trace.begin_again(self.reception.now())
-        return encode_tail(tail)
+        async with self.reception.gathering.turn(owner, FRAME_BYTES_MAX):
+            return encode_tail(await tail_now(self.bookie, request.ledger))
 
     @_answers(pb.ListEntriesReply)
-    async def Sync(self, request: pb.SyncRequest) -> pb.ListEntriesReply:  # noqa: N802
+    async def Sync(self, request: pb.SyncRequest, _: str) -> pb.ListEntriesReply:  # noqa: N802
         wanted = (request.ledger, request.key, request.first, request.last)
         return encode_ranges(await self.bookie.sync(*wanted))
 
     @_answers(pb.ListEntriesReply)
-    async def ListEntries(self, request: pb.ListEntriesRequest) -> pb.ListEntriesReply:  # noqa: N802
+    async def ListEntries(self, request: pb.ListEntriesRequest, _: str) -> pb.ListEntriesReply:  # noqa: N802
         list_from = partial(self.bookie.list_entries, request.ledger)
         if not request.HasField("first"):  # from a client that does not know pieces
             return encode_ranges(await list_all(list_from))
         return encode_ranges((await list_from(request.first))[:RANGES_MAX])
 
     @_answers(pb.ListEntriesReply)
-    async def ListLedgers(self, request: pb.ListLedgersRequest) -> pb.ListEntriesReply:  # noqa: N802
+    async def ListLedgers(self, request: pb.ListLedgersRequest, _: str) -> pb.ListEntriesReply:  # noqa: N802
         return encode_ranges((await self.bookie.list_ledgers(request.first))[:RANGES_MAX])
 
     @_answers(pb.OutlinesReply)
-    async def Outlines(self, request: pb.OutlinesRequest) -> pb.OutlinesReply:  # noqa: N802
+    async def Outlines(self, request: pb.OutlinesRequest, _: str) -> pb.OutlinesReply:  # noqa: N802
         return encode_outlines(await self.bookie.outlines(request.ledgers))
 
     @_answers(pb.InfoReply)
-    async def Info(self, request: pb.InfoRequest) -> pb.InfoReply:  # noqa: N802
+    async def Info(self, request: pb.InfoRequest, _: str) -> pb.InfoReply:  # noqa: N802
         info = await self.bookie.info()
         counters = {**info.counters, **self.reception.news.counters()}
         return encode_info(replace(info, in_use=self.reception.in_use(), counters=counters))

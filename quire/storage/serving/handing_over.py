@@ -7,6 +7,9 @@ An answer that stalls, or that loses its place to others, ends the connection of
 (quire/wire/peer_sockets.py says why no less helps). A client of quire takes an answer at once,
 whatever its application does: it stalls only when its process does.
 
+A unary answer over gRPC is one message. gRPC sends it after the handler has returned, so it counts
+until its call is over.
+
 Invariant: memory for answers is bounded by the two budgets together. What gRPC keeps of a part is
 counted: one copy beside ours.
 """
@@ -14,8 +17,10 @@ counted: one copy beside ours.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from quire.aio.timing import time_limit
@@ -83,6 +88,44 @@ class UntakenAnswers:
         """Count nothing any more: the connection is gone."""
         self._is_over = True
         self._unread.release(self)
+
+
+class UntakenReplies:
+    """The bytes of unary answers over gRPC that their clients have not taken, by connection.
+
+    gRPC tells of an answer only that its call is over. A connection that stalls is ended, with all
+    of its calls.
+    """
+
+    def __init__(self, unread: HeldBytes, bookie: BookieId) -> None:
+        self._unread, self._bookie = unread, bookie
+        self._connections: dict[str, UntakenAnswers] = {}
+        self._calls: Counter[str] = Counter()
+        """Calls by connection."""
+
+    def add(self, size: int, context: ServerContext, owner: str) -> None:
+        """Count an answer until its call is over. Raises `BookieBusyError` without space for it."""
+        peer, size = context.peer(), (1 + _COPIES) * size
+        untaken = self._connections.get(peer)
+        if untaken is None:
+            end = partial(self._end, peer)
+            untaken = UntakenAnswers(self._unread, self._bookie, owner, end)
+        untaken.add(size)
+        self._connections[peer] = untaken
+        self._calls[peer] += 1
+        context.add_done_callback(partial(self._taken, peer, size))  # type: ignore[arg-type]
+
+    def _taken(self, peer: str, size: int, _: object) -> None:
+        untaken = self._connections[peer]
+        untaken.progressed()
+        untaken.remove(size)
+        self._calls[peer] -= 1
+        if not self._calls[peer]:
+            del self._calls[peer], self._connections[peer]
+
+    @staticmethod
+    def _end(peer: str, _: str) -> None:
+        end_connection(peer)
 
 
 class NotTakenError(Exception):

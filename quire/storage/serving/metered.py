@@ -20,6 +20,7 @@ from quire.metrics.figures import Durations
 from quire.metrics.meter import OK
 from quire.outline import Outline
 from quire.storage.disk.port import Disk, DiskSpace, File
+from quire.storage.serving.change_waiter import wait_change
 from quire.storage.serving.news_counts import NewsCounts
 from quire.storage.serving.offered_run import OfferedRun
 from quire.storage.serving.refusals import Refusals
@@ -153,6 +154,10 @@ class MeteredBookie:
     async def wait_tail(self, ledger: LedgerId, above: EntryId, timeout: float) -> LedgerTail:
         """See `Bookie.wait_tail`."""
         return await self._measured("wait_tail", self._bookie.wait_tail(ledger, above, timeout))
+
+    async def wait_change(self, ledger: LedgerId, above: EntryId, timeout: float) -> None:
+        """See `ChangeWaiter.wait_change`. Not measured: the answer is, in `wait_tail`."""
+        await wait_change(self._bookie, ledger, above, timeout)
 
     async def write_lac(self, ledger: LedgerId, key: bytes, packet: bytes) -> None:
         """See `Bookie.write_lac`."""

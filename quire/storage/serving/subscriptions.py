@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -28,6 +28,7 @@ from quire.aio.tasks import Tasks
 from quire.bookie import LedgerTail
 from quire.entry import LAC_HEADER, NO_ENTRY, EntryId, LedgerId
 from quire.errors import (
+    BookieBusyError,
     CorruptEntryError,
     InvalidRequestError,
     NoSuchEntryError,
@@ -36,7 +37,8 @@ from quire.errors import (
 )
 from quire.requests import REQUEST_ID, Trace, requesting, run_id
 from quire.rights.calls import SUBSCRIBE
-from quire.run import ScannedRun, pack_run, scan_run
+from quire.run import FRAME_BYTES_MAX, ScannedRun, pack_run, scan_run
+from quire.storage.serving.change_waiter import tail_now, wait_change
 from quire.storage.serving.limits import Reception
 from quire.storage.serving.news_counts import NewsCounts
 from quire.storage.serving.stream_account import NOWHERE, Origin
@@ -236,7 +238,8 @@ class NewsStream:
         charge = partial(self._reception.messages.wait, self._origin.owner)
         for asked in request.subscribe:
             await charge()
-            self._subscribe(asked)
+            await self._subscribe(asked)
+            await asyncio.sleep(0)  # thousands begin, or are refused, without a wait
         for credit in request.credit:
             await charge()
             found = self._places.get(credit.subscription)
@@ -248,14 +251,29 @@ class NewsStream:
             if found is not None:
                 found[1].cancel()
 
-    def _subscribe(self, asked: pb.Subscribe) -> None:
+    async def _subscribe(self, asked: pb.Subscribe) -> None:
+        """Start a subscription. Without a place for it, a refusal is sent before more is read: a
+        client that takes no refusal asks no further.
+        """
         number = asked.subscription
         if number <= self._last:
             raise InvalidRequestError(f"subscription {number} after {self._last}: numbers grow")
         self._last = number
         place = Place(asked)
-        work = self._tasks.start(self._follow(number, place), f"news of ledger {asked.ledger}")
-        self._places[number] = place, work
+        held = ExitStack()
+        try:
+            held.enter_context(self._reception.place("WaitTail", self._origin.owner))
+        except BookieBusyError as error:
+            refusal = self._reception.failure(error)
+        else:
+            work = self._tasks.start(self._follow(number, place), f"news of ledger {asked.ledger}")
+            work.add_done_callback(lambda _: held.close())
+            self._places[number] = place, work
+            return
+        try:
+            await self._send(pb.News(subscription=number, failure=refusal))
+        except _NotSentError as error:
+            raise error.reason from None
 
     async def _follow(self, number: int, place: Place) -> None:
         """Send the news of one subscription until it ends, as one request of its client."""
@@ -269,73 +287,81 @@ class NewsStream:
                 _log.debug("subscription %s of ledger %d ends", request, ledger, extra=about)
 
     async def _send_all(self, number: int, place: Place) -> None:
-        reception, origin, ledger = self._reception, self._origin, place.ledger
+        try:
+            refusal = await self._tell_all(number, place)
+            if refusal is not None:
+                await self._send(pb.News(subscription=number, failure=refusal))
+        except _NotSentError as error:
+            self._broken(error.reason)
+        finally:
+            self._places.pop(number, None)
+
+    async def _tell_all(self, number: int, place: Place) -> pb.Failure | None:
+        """Send news until their end; return the reason if that is an error. The error itself must
+        be gone before the reason is sent: its frames hold the gathered entries.
+        """
+        reception = self._reception
         try:
             reception.refuse_when_draining()
             await self._permit(place)
-            with (
-                reception.place("WaitTail", origin.owner),
-                reception.uses.waiting(ledger, origin.peer),
-            ):
+            with reception.uses.waiting(place.ledger, self._origin.peer):
                 while not await self._tell(number, place):
                     reception.refuse_when_draining()
-        except _NotSentError as error:
-            self._broken(error.reason)
+        except _NotSentError:
+            raise
         except Exception as error:
-            failure = reception.failure(error)
-            await self._send(pb.News(subscription=number, failure=failure))
-        finally:
-            self._places.pop(number, None)
+            return reception.failure(error)
+        return None
 
     async def _permit(self, place: Place) -> None:
         await self._reception.permit(self._identity, SUBSCRIBE.action, place.ledger)
         self._reception.check_reader(self._identity, place)
 
     async def _tell(self, number: int, place: Place) -> bool:
-        """Send news once; return whether they are the last."""
-        bookie, reception = self._reception.bookie, self._reception
+        """Send news once; return whether they are the last. If that takes long since they were
+        there, it is logged.
+        """
+        reception, origin, untaken = self._reception, self._origin, self._untaken
         await place.funded(reception.news)
-        tail = await bookie.wait_tail(place.ledger, place.above, place.quiet)
-        trace = Trace(reception.now())
-        await self._permit(place)
-        newest = None if tail.frame is None else scan_run(pack_run([tail.frame]))
-        if newest is None or newest.last <= place.first:
-            is_next = newest is not None and newest.last == place.first
-            await self._push(number, place, tail, newest if is_next else None, trace)
-            return bool(tail.fenced)
-        bytes_max = place.bytes_max
-        async with reception.gathering.turn(self._origin.owner, bytes_max):
-            run = await self._read(place, newest.last, bytes_max)
-        await self._push(number, place, tail, run, trace)
-        return bool(tail.fenced)
-
-    async def _push(
-        self, number: int, place: Place, tail: LedgerTail, run: ScannedRun | None, trace: Trace
-    ) -> None:
-        """Send news and count them; if that takes long since they were there, it is logged."""
-        reception, origin = self._reception, self._origin
-        trace.worked, first = reception.now(), place.first
-        news = place.news(number, tail, run)
-        cost = cost_of(news)
-        self._untaken.add(cost)
+        await wait_change(reception.bookie, place.ledger, place.above, place.quiet)
+        trace, first = Trace(reception.now()), place.first
+        await reception.gathering.wait(origin.owner, FRAME_BYTES_MAX)
         try:
-            await self._send(news)
-            self._untaken.progressed()
+            news, count = await self._gather(number, place)
+            cost = cost_of(news)
+            untaken.add(cost)
         finally:
-            self._untaken.remove(cost)
-        entries, size = (0, 0) if run is None else (run.count, len(run.data))
-        reception.news.sent(entries, size)
+            reception.gathering.give_back(origin.owner, FRAME_BYTES_MAX)
+        try:
+            await self._permit(place)  # after all waiting
+            trace.worked = reception.now()
+            await self._send(news)
+            untaken.progressed()
+        finally:
+            untaken.remove(cost)
+        reception.news.sent(count, len(news.run))
         about = {"bookie": reception.bookie_id, "ledger": place.ledger, "entry": first}
         about["peer"] = origin.peer
         reception.slow.tell("news", trace, reception.now(), REQUEST_ID.get(), about)
+        return news.fenced
 
-    async def _read(self, place: Place, last: EntryId, bytes_max: int) -> ScannedRun | None:
+    async def _gather(self, number: int, place: Place) -> tuple[pb.News, int]:
+        """Return the next news, and the number of entries in them."""
+        tail = await tail_now(self._reception.bookie, place.ledger)
+        run = None if tail.frame is None else scan_run(pack_run([tail.frame]))
+        if run is not None and run.last < place.first:
+            run = None
+        elif run is not None and run.last > place.first:
+            run = await self._read(place, run.last)
+        return place.news(number, tail, run), 0 if run is None else run.count
+
+    async def _read(self, place: Place, last: EntryId) -> ScannedRun | None:
         """Return entries from the place on; None where the client has to read the rest, because
         it is damaged here.
         """
         first, bookie = place.first, self._reception.bookie
         try:
-            found = await bookie.read(place.ledger, first, last, bytes_max=bytes_max)
+            found = await bookie.read(place.ledger, first, last, bytes_max=place.bytes_max)
         except (CorruptEntryError, NoSuchEntryError, NoSuchLedgerError):
             place.first = last + 1
             return None
