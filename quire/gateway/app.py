@@ -35,7 +35,7 @@ from quire.gateway.elections import check_log
 from quire.gateway.limits import Admission, GatewayLimits
 from quire.gateway.metered import NO_ANSWER, GatewayMeter
 from quire.gateway.owners import Owners
-from quire.gateway.quotas import Direction, Quotas, client_of
+from quire.gateway.quotas import Direction, Quotas
 from quire.gateway.reads import paced, read_page, stream_events
 from quire.gateway.telling import KafkaFigures, status_of
 from quire.gateway.tokens import Token, caller
@@ -46,7 +46,6 @@ from quire.places import Place, parse_place
 from quire.rights.calls import HTTP
 from quire.rights.guard import Guard
 from quire.rights.roles import Action
-from quire.units import parse_seconds
 from quire.version import __version__
 from quire.wire.identity import Identity
 
@@ -57,6 +56,7 @@ with needed_for("quire gateway", "gateway"):
     from starlette.responses import JSONResponse, Response, StreamingResponse
     from starlette.routing import Route
 
+    from quire.gateway.asked import name_in, path_of, payer_of, seconds_of, whole
     from quire.gateway.calls import HttpCall
     from quire.gateway.counted import CountedBody
     from quire.gateway.durable.calls import STREAM_CALLS
@@ -125,6 +125,7 @@ class Gateway:
             ),
             exception_handlers={404: _no_such_path, 405: _no_such_path},
         )
+        self.app.router.redirect_slashes = False  # to a URL of the decoded path: of another name
 
     async def _answer(self, call: HttpCall, action: Action | None, request: Request) -> Response:
         begun, status = self._time(), NO_ANSWER
@@ -145,11 +146,11 @@ class Gateway:
                     return JSONResponse(body, 401, {"WWW-Authenticate": "Bearer"})
                 request.state.identity = identity
                 if self.guard is not None and "name" in request.path_params:
-                    self.guard.check_log(identity, action, _name(request))
+                    self.guard.check_log(identity, action, name_in(request))
             with self.admission.request():
                 return await call.handler(self, request)
         except ElsewhereError as error:
-            location = error.address + request.url.path
+            location = error.address + path_of(request)
             if request.url.query:
                 location += f"?{request.url.query}"
             self.meter.fail("elsewhere")
@@ -176,12 +177,12 @@ class Gateway:
 
 async def append(gateway: Gateway, request: Request) -> Response:
     """Append the records of the body, and answer once they are certain."""
-    client = _client(request)
-    gateway.quotas.check(client, Direction.APPEND)
+    payer = payer_of(request)
+    gateway.quotas.check(payer, Direction.APPEND)
     async with gateway.body(request) as body:
         batch = parse_submission(request.headers.get("content-type", ""), body)
-        gateway.quotas.charge(client, Direction.APPEND, len(body), len(batch.records))
-        async with gateway.owners.writer(_name(request)) as log:
+        gateway.quotas.charge(payer, Direction.APPEND, len(body), len(batch.records))
+        async with gateway.owners.writer(name_in(request)) as log:
             places = await _append(log, batch)
     is_repeated = None
     if batch.producer_sequence is not None:
@@ -205,10 +206,10 @@ async def read(gateway: Gateway, request: Request) -> Response:
     if EVENTS in request.headers.get("accept", ""):
         return await tail(gateway, request)
     place = query.get("from", "beginning")
-    limit = _whole(query.get("limit", str(LIMIT)), "limit", 1, LIMIT_MAX)
-    wait = min(_seconds(query.get("wait", "0")), gateway.limits.wait_seconds)
-    name = _name(request)
-    found = await _page(gateway, request, _place(place), limit, wait)
+    limit = whole(query.get("limit", str(LIMIT)), "limit", 1, LIMIT_MAX)
+    wait = min(seconds_of(query.get("wait", "0")), gateway.limits.wait_seconds)
+    name = name_in(request)
+    found = await _page(gateway, request, parse_place(place), limit, wait)
     following = str(found[-1].position.after) if found else place
     if place == "latest" and not found:
         following = str((await gateway.client.log_end(name)).position)
@@ -221,23 +222,25 @@ async def _page(
     gateway: Gateway, request: Request, place: Place, limit: int, wait: float
 ) -> list[Record]:
     """Return the records of a page, within the quota of the caller."""
-    client = _client(request)
-    gateway.quotas.check(client, Direction.READ)
-    found = await read_page(gateway.client, _name(request), place, limit, wait)
+    payer = payer_of(request)
+    gateway.quotas.check(payer, Direction.READ)
+    found = await read_page(gateway.client, name_in(request), place, limit, wait)
     size = sum(len(each.payload) for each in found)
-    gateway.quotas.charge(client, Direction.READ, size, len(found))
+    gateway.quotas.charge(payer, Direction.READ, size, len(found))
     return found
 
 
 async def tail(gateway: Gateway, request: Request) -> Response:
     """Stream records as server-sent events, and go on after `Last-Event-ID`."""
     place = request.headers.get("last-event-id") or request.query_params.get("from", "latest")
-    name = _name(request)
+    name = name_in(request)
     guard, identity = gateway.guard, request.state.identity
     checks = [] if guard is None else [guard.recheck(identity, Action.READ, name)]
-    charge = partial(gateway.quotas.charge, _client(request), Direction.READ)
-    opening = partial(gateway.consumers.stream, "http", _client(request), name)
-    events = paced(stream_events(gateway.client, name, _place(place), *checks), charge, opening)
+    charge = partial(gateway.quotas.charge, payer_of(request), Direction.READ)
+    opening = partial(gateway.consumers.stream, "http", payer_of(request), name)
+    events = paced(
+        stream_events(gateway.client, name, parse_place(place), *checks), charge, opening
+    )
     return StreamingResponse(
         events, media_type=EVENTS, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     )
@@ -245,10 +248,10 @@ async def tail(gateway: Gateway, request: Request) -> Response:
 
 async def read_one(gateway: Gateway, request: Request) -> Response:
     """Return the bytes of one record."""
-    place = _place(request.path_params["place"])
+    place = parse_place(request.path_params["place"])
     if not isinstance(place, int | Position):
         raise InvalidRequestError("name a record by its offset or position")
-    name = _name(request)
+    name = name_in(request)
     found = await _page(gateway, request, place, 1, 0)
     if not found or place not in (found[0].offset, found[0].position):
         raise NotFoundError(f"log {name!r} has no record {request.path_params['place']}")
@@ -266,16 +269,16 @@ async def list_logs(gateway: Gateway, request: Request) -> Response:
 
 async def show_log(gateway: Gateway, request: Request) -> Response:
     """Describe a log."""
-    return JSONResponse(_fields(await gateway.client.log_info(_name(request))))
+    return JSONResponse(_fields(await gateway.client.log_info(name_in(request))))
 
 
 async def create_log(gateway: Gateway, request: Request) -> Response:
     """Create a log; the body may have options, as `quire log set` takes them."""
-    check_log(_name(request))
+    check_log(name_in(request))
     options = await _json(gateway, request)
     if not all(isinstance(each, str) for each in options.values()):
         raise InvalidRequestError("the values of options are text")
-    return JSONResponse(_fields(await gateway.client.create_log(_name(request), options)), 201)
+    return JSONResponse(_fields(await gateway.client.create_log(name_in(request), options)), 201)
 
 
 async def end(gateway: Gateway, request: Request) -> Response:
@@ -283,22 +286,22 @@ async def end(gateway: Gateway, request: Request) -> Response:
     linearizable = request.query_params.get("linearizable", "false")
     if linearizable not in ("true", "false"):
         raise InvalidRequestError(f"linearizable {linearizable!r} is not true or false")
-    found = await gateway.client.log_end(_name(request), linearizable=linearizable == "true")
+    found = await gateway.client.log_end(name_in(request), linearizable=linearizable == "true")
     return JSONResponse({"offset": found.offset, "position": str(found.position)})
 
 
 async def trim(gateway: Gateway, request: Request) -> Response:
     """Delete the records before the position or offset `before`."""
-    before = _place(str((await _json(gateway, request)).get("before", "")))
+    before = parse_place(str((await _json(gateway, request)).get("before", "")))
     if not isinstance(before, int | Position):
         raise InvalidRequestError('send {"before": offset or position}')
-    await gateway.client.trim_log(_name(request), before)
+    await gateway.client.trim_log(name_in(request), before)
     return Response(status_code=204)
 
 
 async def list_cursors(gateway: Gateway, request: Request) -> Response:
     """List the cursors of a log."""
-    found = await gateway.client.log_cursors(_name(request)).list()
+    found = await gateway.client.log_cursors(name_in(request)).list()
     return JSONResponse(
         {"cursors": [{"name": each.name, "position": str(each.position)} for each in found]}
     )
@@ -306,16 +309,16 @@ async def list_cursors(gateway: Gateway, request: Request) -> Response:
 
 async def show_cursor(gateway: Gateway, request: Request) -> Response:
     """Return where a cursor is."""
-    cursor = await gateway.client.log_cursors(_name(request)).find(request.path_params["cursor"])
+    cursor = await gateway.client.log_cursors(name_in(request)).find(request.path_params["cursor"])
     return JSONResponse({"name": cursor.name, "position": str(cursor.position)})
 
 
 async def move_cursor(gateway: Gateway, request: Request) -> Response:
     """Move a cursor forward to `position`, never back; create it there if it does not exist."""
-    place = _place(str((await _json(gateway, request)).get("position", "")))
+    place = parse_place(str((await _json(gateway, request)).get("position", "")))
     if not isinstance(place, int | Position):
         raise InvalidRequestError('send {"position": offset or position}')
-    cursors = gateway.client.log_cursors(_name(request))
+    cursors = gateway.client.log_cursors(name_in(request))
     name = request.path_params["cursor"]
     try:
         cursor = await cursors.find(name)
@@ -327,7 +330,7 @@ async def move_cursor(gateway: Gateway, request: Request) -> Response:
 
 async def delete_cursor(gateway: Gateway, request: Request) -> Response:
     """Delete a cursor."""
-    await gateway.client.log_cursors(_name(request)).delete(request.path_params["cursor"])
+    await gateway.client.log_cursors(name_in(request)).delete(request.path_params["cursor"])
     return Response(status_code=204)
 
 
@@ -443,33 +446,6 @@ async def _no_such_path(request: Request, error: Exception) -> Response:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _client(request: Request) -> str:
-    return client_of(request.state.identity, request.client.host if request.client else "")
-
-
-def _name(request: Request) -> str:
-    name = request.path_params["name"]
-    assert isinstance(name, str), "a part of a path"
-    return name
-
-
-def _place(text: str) -> Place:
-    return parse_place(text)
-
-
-def _whole(text: str, name: str, least: int, most: int) -> int:
-    if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
-        raise InvalidRequestError(f"{name} {text!r} is not a number from {least} to {most}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    seconds = parse_seconds(text)
-    if not 0 <= seconds < float("inf"):
-        raise InvalidRequestError(f"wait {text!r} is not a time to wait: write 30s")
-    return seconds
 
 
 async def _json(gateway: Gateway, request: Request) -> Mapping[str, Any]:

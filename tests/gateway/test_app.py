@@ -185,6 +185,28 @@ async def test_a_second_gateway_sends_writers_to_the_first_and_reads_itself(
         assert await two.read() == ["a"]
 
 
+@pytest.mark.parametrize("name", ["a%2541", "a%252Fb", "%E6%97%A5", "a%3Fb%23", "a%20b"])
+async def test_a_writer_is_sent_to_the_same_log_whatever_its_name(
+    cluster: MemoryCluster, name: str
+) -> None:
+    async with serving(cluster) as one, serving(cluster, "http://two") as two:
+        path = f"/v1/logs/{name}/records"
+        assert (await one.http.post(path, json="a")).status_code == 201
+        sent = await two.http.post(path, json="b", follow_redirects=False)
+        assert sent.status_code == 307
+        assert sent.headers["location"] == sent.json()["location"] == f"http://one{path}"
+        followed = await one.http.post(sent.headers["location"], json="b")
+        assert followed.json()["records"][0]["offset"] == 1
+        made = await one.http.put(f"/v1/stream/s{name}", content="a")
+        assert made.headers["location"] == f"http://one/v1/stream/s{name}"
+
+
+async def test_a_slash_too_many_leads_to_no_other_log(cluster: MemoryCluster) -> None:
+    async with serving(cluster) as one:
+        sent = await one.http.post("/v1/logs/a%2541/records/", json="a", follow_redirects=False)
+        assert (sent.status_code, sent.json()["error"]) == (404, "no_such_call")
+
+
 async def test_a_log_goes_to_the_next_gateway_when_the_first_ends(cluster: MemoryCluster) -> None:
     async with serving(cluster, "http://two") as two:
         async with serving(cluster) as one:

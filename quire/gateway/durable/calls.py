@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from quire.errors import InvalidRequestError
+from quire.gateway.asked import name_in, path_of, payer_of
 from quire.gateway.bodies import EVENTS
 from quire.gateway.calls import Handler, HttpCall
 from quire.gateway.durable.asking import (
@@ -29,7 +30,7 @@ from quire.gateway.durable.state import NOW, StreamState, offset_text, parse_off
 from quire.gateway.durable.streams import FoundStream, Streams
 from quire.gateway.elections import check_log
 from quire.gateway.limits import GatewayLimits
-from quire.gateway.quotas import Direction, Quotas, client_of
+from quire.gateway.quotas import Direction, Quotas
 from quire.log.records.position import Record
 from quire.rights.guard import Guard
 from quire.rights.roles import Action
@@ -79,25 +80,25 @@ async def create_stream(gateway: StreamGateway, request: Request) -> Response:
         raise ProtocolAnswerError(
             501, "not_supported", "a stream is not forked: copy it with quire log copy"
         )
-    name = _name(request)
+    name = name_in(request)
     check_log(name)
     state = wanted(request.headers)
     async with gateway.body(request) as body:
         payloads = payloads_of(state, body)
-        gateway.quotas.check(_client(request), Direction.APPEND)
-        gateway.quotas.charge(_client(request), Direction.APPEND, len(body), len(payloads))
+        gateway.quotas.check(payer_of(request), Direction.APPEND)
+        gateway.quotas.charge(payer_of(request), Direction.APPEND, len(body), len(payloads))
         is_new, found = await gateway.streams.create(name, state, payloads)
     headers = _described(found)
     if is_new:
-        headers["Location"] = str(request.url.replace(query=""))
+        headers["Location"] = str(request.base_url).rstrip("/") + path_of(request)
     return Response(b"", 201 if is_new else 200, headers)
 
 
 @_answering
 async def append_to_stream(gateway: StreamGateway, request: Request) -> Response:
     """Append the body to a stream, close the stream, or both."""
-    gateway.quotas.check(_client(request), Direction.APPEND)
-    name = _name(request)
+    gateway.quotas.check(payer_of(request), Direction.APPEND)
+    name = name_in(request)
     headers = request.headers
     closes = is_closing(headers)
     sender = sender_of(headers, EPOCH_MAX, SEQUENCE_MAX)
@@ -112,7 +113,7 @@ async def append_to_stream(gateway: StreamGateway, request: Request) -> Response
             payloads = payloads_of(StreamState(content_type), body)
             if not payloads:
                 raise InvalidRequestError("the list is empty: send at least one value")
-        gateway.quotas.charge(_client(request), Direction.APPEND, len(body), len(payloads or ()))
+        gateway.quotas.charge(payer_of(request), Direction.APPEND, len(body), len(payloads or ()))
         done = await gateway.streams.append(
             name, content_type, payloads, headers.get(SEQUENCE), sender, closes
         )
@@ -130,8 +131,8 @@ async def append_to_stream(gateway: StreamGateway, request: Request) -> Response
 async def read_stream(gateway: StreamGateway, request: Request) -> Response:
     """Read a stream from an offset on; with `live` wait for new records."""
     offset, live = _query(request)
-    name = _name(request)
-    gateway.quotas.check(_client(request), Direction.READ)
+    name = name_in(request)
+    gateway.quotas.check(payer_of(request), Direction.READ)
     first = None if offset == NOW else parse_offset(offset)
     found = await gateway.streams.find(name)
     if offset == NOW:
@@ -147,7 +148,7 @@ async def read_stream(gateway: StreamGateway, request: Request) -> Response:
     if first is None or first < found.end:
         records = await gateway.streams.records(name, first, found.end)
     body = body_of(found.state, records)
-    gateway.quotas.charge(_client(request), Direction.READ, len(body), len(records))
+    gateway.quotas.charge(payer_of(request), Direction.READ, len(body), len(records))
     mark = cursor(request.query_params.get("cursor"), gateway.streams.clock()) if is_poll else None
     return _page(request, found, first, records, body, mark, is_now=offset == NOW)
 
@@ -191,7 +192,7 @@ def _events(
 ) -> Response:
     guard, identity = gateway.guard, request.state.identity
     check = (lambda: None) if guard is None else guard.recheck(identity, Action.READ, name)
-    charge = partial(gateway.quotas.charge, _client(request), Direction.READ)
+    charge = partial(gateway.quotas.charge, payer_of(request), Direction.READ)
     given = request.query_params.get("cursor")
     fresh = f"no-cache, {_FRESH}"
     headers = {"Content-Type": EVENTS, "Cache-Control": fresh, "X-Accel-Buffering": "no"}
@@ -204,7 +205,7 @@ def _events(
 @_answering
 async def describe_stream(gateway: StreamGateway, request: Request) -> Response:
     """Describe a stream: its type, its end, and whether it is closed."""
-    found = await gateway.streams.find(_name(request), is_use=False)
+    found = await gateway.streams.find(name_in(request), is_use=False)
     headers = _described(found)
     if found.state.ttl is not None:
         headers["Stream-TTL"] = str(found.state.ttl)
@@ -216,7 +217,7 @@ async def describe_stream(gateway: StreamGateway, request: Request) -> Response:
 @_answering
 async def delete_stream(gateway: StreamGateway, request: Request) -> Response:
     """Delete a stream and its records."""
-    await gateway.streams.delete(_name(request))
+    await gateway.streams.delete(name_in(request))
     return Response(status_code=204)
 
 
@@ -240,16 +241,6 @@ def _query(request: Request) -> tuple[str, str | None]:
     if live is not None and not offsets:
         raise InvalidRequestError(f"give an offset with live={live}")
     return (offsets[0] if offsets else "-1"), live
-
-
-def _client(request: Request) -> str:
-    return client_of(request.state.identity, request.client.host if request.client else "")
-
-
-def _name(request: Request) -> str:
-    name = request.path_params["name"]
-    assert isinstance(name, str), "a part of a path"
-    return name
 
 
 _STREAM: Final = "/v1/stream/{name}"
