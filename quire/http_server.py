@@ -71,6 +71,7 @@ async def serve_application(
         access_log=False,
         lifespan="off",
         server_header=False,
+        proxy_headers=False,  # a program could name itself a proxy of any address
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
         **more,

@@ -19,7 +19,7 @@ from aiokafka import AIOKafkaProducer
 from quire.cli.gateway import read_tokens
 from quire.cli.root import main
 from quire.errors import ConfigurationError
-from quire.gateway.limits import BODY_BYTES_MAX
+from quire.gateway.limits import BODY_BYTES_MAX, GatewayLimits
 from quire.gateway.place import GatewayPlace
 from quire.gateway.server import serve_gateway
 from quire.gateway.tokens import Token
@@ -32,17 +32,22 @@ pytestmark = pytest.mark.real_time
 
 
 @asynccontextmanager
-async def served(cluster: MemoryCluster) -> AsyncIterator[str]:
-    async with placed(cluster) as place:
+async def served(cluster: MemoryCluster, limits: GatewayLimits | None = None) -> AsyncIterator[str]:
+    async with placed(cluster, limits) as place:
         yield place.url
 
 
 @asynccontextmanager
-async def placed(cluster: MemoryCluster) -> AsyncIterator[GatewayPlace]:
+async def placed(
+    cluster: MemoryCluster, limits: GatewayLimits | None = None
+) -> AsyncIterator[GatewayPlace]:
     ready: asyncio.Future[GatewayPlace] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(
         serve_gateway(
-            *(cluster.store_uri, "127.0.0.1:0"), kafka="127.0.0.1:0", on_ready=ready.set_result
+            *(cluster.store_uri, "127.0.0.1:0"),
+            kafka="127.0.0.1:0",
+            limits=limits,
+            on_ready=ready.set_result,
         )
     )
     serving.add_done_callback(lambda _: ready.cancel())
@@ -109,6 +114,16 @@ async def test_a_client_that_sends_a_body_in_vain_gets_its_answer() -> None:
             assert (await http.post(path, content=body)).status_code == status
             assert (await http.get(f"{gateway}/livez")).status_code == 200
             assert connections in ([], _connections(http)), "the connection was closed"
+
+
+async def test_a_client_escapes_its_quota_under_no_other_name() -> None:
+    limits = GatewayLimits(client_append_records_per_second=0.001)
+    async with served(MemoryCluster(), limits) as gateway, httpx.AsyncClient() as http:
+        records = f"{gateway}/v1/logs/orders/records"
+        assert (await http.post(records, json="a")).status_code == 201
+        named = {"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https"}
+        refused = await http.post(records, json="b", headers=named)
+        assert (refused.status_code, refused.json()["error"]) == (429, "quota_exceeded")
 
 
 def _connections(http: httpx.AsyncClient) -> list[object]:
