@@ -17,10 +17,10 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
-from ipaddress import ip_address
 from typing import Final
 
 from quire.gateway.tokens import Token, caller
+from quire.wire.exposure import host_name, is_loopback_name
 from quire.wire.identity import Identity
 
 TOKEN_BYTES: Final = 24
@@ -77,13 +77,4 @@ class TokenGuard:
 
     def knows_host(self, host: str) -> bool:
         """Return whether this console is reached under the name in a header `Host`."""
-        if not self._on_loopback:
-            return True
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        name = name.strip("[]").lower()
-        if name == "localhost":
-            return True
-        try:
-            return ip_address(name).is_loopback
-        except ValueError:
-            return False
+        return not self._on_loopback or is_loopback_name(host_name(host))

@@ -25,6 +25,7 @@ from quire.gateway.bodies import (
     LINES,
     Submission,
     appended,
+    check_kind,
     lines_of,
     parse_json,
     parse_submission,
@@ -52,17 +53,19 @@ from quire.wire.identity import Identity
 with needed_for("quire gateway", "gateway"):
     from prometheus_client import CollectorRegistry
     from starlette.applications import Starlette
+    from starlette.middleware import Middleware
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import JSONResponse, Response, StreamingResponse
     from starlette.routing import Route
 
     from quire.gateway.asked import name_in, path_of, payer_of, seconds_of, whole
+    from quire.gateway.browsers import BrowserGuard
     from quire.gateway.calls import HttpCall
     from quire.gateway.counted import CountedBody
     from quire.gateway.durable.calls import STREAM_CALLS
     from quire.gateway.durable.streams import Streams
     from quire.gateway.metrics import figures_of
-    from quire.gateway.origins import check_origins, middleware
+    from quire.gateway.origins import check_origins, cross_origin
 
 LIMIT: Final = 1000
 """Records of a read that names no limit."""
@@ -88,10 +91,13 @@ class Gateway:
         guard: Guard | None = None,
         registry: CollectorRegistry | None = None,
         origins: Sequence[str] = (),
+        *,
+        is_local: bool = False,
     ) -> None:
         """Requests need one of the `tokens`, if there is any. The guard knows the rights of their
         holders; without it each may do everything. `registry` has the figures of the client, and
-        gets the gateway's. Pages of the `origins` may send requests from a browser.
+        gets the gateway's. Pages of the `origins` may send requests from a browser. `is_local`
+        says that only this machine reaches it.
 
         Raises `ConfigurationError` for text that cannot be an origin, and for all origins
         without tokens.
@@ -114,15 +120,22 @@ class Gateway:
             self.meter, self.admission, self.quotas, owners, registry or CollectorRegistry()
         )
         """Returns the figures of the process, and the media type of that text."""
+        allowed = check_origins(origins, has_tokens=bool(tokens))
         self.app = Starlette(
             routes=[
                 Route(call.path, partial(self._answer, call, action), methods=[call.method])
                 for call in CALLS
                 for action in [HTTP[call.method, call.path]]
             ],
-            middleware=middleware(
-                check_origins(origins, has_tokens=bool(tokens)), {call.method for call in CALLS}
-            ),
+            middleware=[
+                Middleware(
+                    BrowserGuard,
+                    origins=allowed,
+                    address=owners.address,
+                    is_open=is_local and not tokens,
+                ),
+                *cross_origin(allowed, {call.method for call in CALLS}),
+            ],
             exception_handlers={404: _no_such_path, 405: _no_such_path},
         )
         self.app.router.redirect_slashes = False  # to a URL of the decoded path: of another name
@@ -450,7 +463,11 @@ def _now() -> float:
 
 async def _json(gateway: Gateway, request: Request) -> Mapping[str, Any]:
     async with gateway.body(request) as body:
-        found = parse_json(body) if body.strip() else {}
+        if not body.strip():
+            return {}
+        # Browsers send other kinds for a page of another site without asking first.
+        check_kind(request.headers.get("content-type", ""), JSON)
+        found = parse_json(body)
     if not isinstance(found, Mapping):
         raise InvalidRequestError("the body must be a JSON object")
     return found

@@ -17,7 +17,7 @@ with needed_for("quire gateway", "gateway"):
     from starlette.requests import Request
 
 _SAFE: Final = "/!$&'()*+,;=:@"
-"""What a path may have as it is, beside letters, digits and `-._~` (RFC 3986, 3.3)."""
+"""Marks that a path has as they are, beside letters, digits and `-._~` (RFC 3986, 3.3)."""
 
 
 def path_of(request: Request) -> str:
@@ -30,7 +30,7 @@ def path_of(request: Request) -> str:
 
 
 def payer_of(request: Request) -> str:
-    """Return whose quota a request is charged to."""
+    """Return the client that the quotas count a request for."""
     return client_of(request.state.identity, request.client.host if request.client else "")
 
 

@@ -55,16 +55,12 @@ def parse_submission(content_type: str, body: bytes) -> Submission:
     Raises:
         InvalidRequestError: the body has another form, or too many records.
     """
-    kind = content_type.partition(";")[0].strip().lower()
+    kind = check_kind(content_type, JSON, LINES, BYTES)
     if kind == BYTES:
         return Submission((body,))
     if kind == LINES:
         lines = [line for line in body.split(b"\n") if line.strip()]
         return _checked(Submission(tuple(parse_record(parse_json(line)) for line in lines)))
-    if kind != JSON:
-        raise InvalidRequestError(
-            f"Content-Type {kind or 'is missing'!r}: send {JSON}, {LINES} or {BYTES}"
-        )
     asked = parse_json(body)
     if not isinstance(asked, Mapping) or "records" not in asked:
         asked = {"records": [asked]} if not isinstance(asked, Mapping) else _single(asked)
@@ -104,6 +100,16 @@ def _checked(batch: Submission) -> Submission:
             f"{len(batch.records)} records are too many for one request: send {RECORDS_MAX} at most"
         )
     return batch
+
+
+def check_kind(content_type: str, *kinds: str) -> str:
+    """Return the kind of a body, without parameters. Raises `InvalidRequestError` for another."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind not in kinds:
+        *most, last = kinds
+        wanted = f"{', '.join(most)} or {last}" if most else last
+        raise InvalidRequestError(f"Content-Type {kind or 'is missing'!r}: send {wanted}")
+    return kind
 
 
 def parse_json(text: bytes) -> Any:

@@ -74,8 +74,8 @@ def _origin(text: str) -> str:
     return f"{parts.scheme}://{host}" + ("" if is_usual else f":{port}")
 
 
-def middleware(origins: Sequence[str], methods: Iterable[str]) -> list[Middleware]:
-    """Return what answers browsers about calls with these methods: nothing without origins."""
+def cross_origin(origins: Sequence[str], methods: Iterable[str]) -> list[Middleware]:
+    """Return what tells browsers about calls with these methods: nothing without origins."""
     if not origins:
         return []
     options: dict[str, Any] = {

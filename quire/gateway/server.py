@@ -95,9 +95,7 @@ async def serve_gateway(
     grpc_tls = _context("grpc", grpc_certificate, grpc_key)
     ports = [(listen, False), (kafka, kafka_tls is not None), (grpc, grpc_tls is not None)]
     _check_exposure(ports, insecure_network, tokens)
-    for port, told in ((listen, advertise), (kafka, kafka_advertise), (grpc, grpc_advertise)):
-        if port is not None and told is None:
-            advertised(port, None)  # raises for a wildcard
+    _check_told((listen, advertise), (kafka, kafka_advertise), (grpc, grpc_advertise))
     async with AsyncExitStack() as stack:
         listening = stack.enter_context(closing(bind(listen)))
         door = None if kafka is None else stack.enter_context(closing(bind(kafka)))
@@ -112,7 +110,8 @@ async def serve_gateway(
         client = await stack.enter_async_context(connect(store, metrics=registry, tls=tls))
         guard = await stack.enter_async_context(_guarding(store, place.url))
         owners = Owners(client, place.url, limits, options, place.kafka, place.grpc)
-        gateway = Gateway(client, owners, limits, tokens, guard, registry, origins)
+        here = is_loopback(listen)
+        gateway = Gateway(client, owners, limits, tokens, guard, registry, origins, is_local=here)
         endings = [owners.close]
         if door is None:
             presence = GatewayPresence(client, place)
@@ -184,6 +183,13 @@ def _check_exposure(
             )
     for address in exposed("gateway", plain, accepted=accepted):
         _log.warning("%s has no TLS: each machine on the way can read tokens and records", address)
+
+
+def _check_told(*ports: tuple[str | None, str | None]) -> None:
+    """Raise `ConfigurationError` for a wildcard without the address that clients are told."""
+    for port, told in ports:
+        if port is not None and told is None:
+            advertised(port, None)
 
 
 def _tell_no_caller(place: GatewayPlace) -> None:

@@ -29,10 +29,21 @@ def is_loopback(listen: str) -> bool:
     Raises `ConfigurationError` for another form of address.
     """
     host, _ = split_address(listen)
-    if host.lower() == "localhost":
+    return is_loopback_name(host.strip("[]").lower())
+
+
+def host_name(host: str) -> str:
+    """Return the name in a header `Host`, without its port and the brackets of IPv6."""
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    return name.strip("[]").lower()
+
+
+def is_loopback_name(name: str) -> bool:
+    """Return whether a host, in small letters and without brackets, is this machine only."""
+    if name == "localhost":
         return True
     try:
-        return ip_address(host.strip("[]")).is_loopback
+        return ip_address(name).is_loopback
     except ValueError:
         return False
 

@@ -31,16 +31,18 @@ ASKED = {
 
 
 @asynccontextmanager
-async def page(*origins: str, token: str | None = None) -> AsyncIterator[httpx.AsyncClient]:
+async def page(
+    *origins: str, token: str | None = None, address: str = "http://one", is_local: bool = False
+) -> AsyncIterator[httpx.AsyncClient]:
     """Requests to a gateway that allows some origins."""
     limits = GatewayLimits()
     tokens = () if token is None else (Token(token, client_identity("orders")),)
     with MemoryCluster() as made:
         async with quire.connect(made.store_uri) as client:
-            owners = Owners(client, "http://one", limits)
-            gateway = Gateway(client, owners, limits, tokens, origins=origins)
+            owners = Owners(client, address, limits)
+            gateway = Gateway(client, owners, limits, tokens, origins=origins, is_local=is_local)
             transport = httpx.ASGITransport(app=gateway.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://one") as http:
+            async with httpx.AsyncClient(transport=transport, base_url=address) as http:
                 yield http
             await owners.close()
 
@@ -73,6 +75,71 @@ async def test_no_page_of_another_origin_is_answered(origins: tuple[str, ...]) -
         assert asked.status_code in (400, 405)
         found = await http.get("/v1/logs", headers={"Origin": other})
         assert "access-control-allow-origin" not in {**asked.headers, **found.headers}
+
+
+TEXT = {"Content-Type": "text/plain"}
+
+
+@pytest.mark.parametrize("origin", ["https://other.example.com", "http://one.example", "null"])
+async def test_a_page_of_another_origin_changes_nothing(origin: str) -> None:
+    async with page(APP) as http:
+        assert (await http.put(URL, headers=TEXT, content="a")).status_code == 201
+        assert (await http.post("/v1/logs/orders/records", json="a")).status_code == 201
+        foreign = TEXT | {"Origin": origin}
+        for method, path, body in (
+            ("POST", URL, "b"),
+            ("POST", "/v1/logs/orders/trim", '{"before": 1}'),
+            ("PUT", "/v1/stream/another", ""),
+            ("DELETE", URL, ""),
+        ):
+            answer = await http.request(method, path, content=body, headers=foreign)
+            assert (answer.status_code, answer.json()["error"]) == (403, "forbidden")
+        assert (await http.get(URL, headers={"Origin": origin})).text == "a"
+        assert (await http.get("/v1/logs")).json() == {"logs": ["chat", "orders"]}
+
+
+@pytest.mark.parametrize("origin", [None, APP, "http://one", "https://one"])
+async def test_programs_and_pages_of_its_own_and_of_allowed_origins_write(
+    origin: str | None,
+) -> None:
+    async with page(APP) as http:
+        headers = TEXT if origin is None else TEXT | {"Origin": origin}
+        assert (await http.put(URL, headers=headers)).status_code == 201
+        assert (await http.post(URL, headers=headers, content="a")).status_code == 204
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+)
+async def test_json_is_not_taken_from_a_form(kind: str) -> None:
+    async with page() as http:
+        await http.post("/v1/logs/orders/records", json="a")
+        for method, path, body in (
+            ("POST", "/v1/logs/orders/trim", '{"before": 1}'),
+            ("PUT", "/v1/logs/orders/cursors/billing", '{"position": 1}'),
+            ("PUT", "/v1/logs/others", '{"retention_seconds": "60"}'),
+        ):
+            headers = {"Content-Type": kind}
+            answer = await http.request(method, path, content=body, headers=headers)
+            assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+            assert "application/json" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("token", [None, "3f1c"])
+async def test_a_gateway_of_this_machine_is_reached_under_no_other_sites_name(
+    token: str | None,
+) -> None:
+    async with page(token=token, address="http://gateway.lan:81", is_local=True) as http:
+        given = {} if token is None else {"Authorization": f"Bearer {token}"}
+        for host, status in (
+            *(("127.0.0.1:8180", 200), ("[::1]:8180", 200), ("localhost", 200), ("", 200)),
+            *(("gateway.lan:81", 200), ("GATEWAY.lan", 200)),
+            *(("evil.example", 421), ("evil.example:8180", 421), ("192.0.2.1", 421)),
+        ):
+            expected = 200 if token else status
+            answer = await http.get("/v1/logs", headers=given | {"Host": host})
+            assert answer.status_code == expected, host
+        assert answer.json().get("error") == (None if token else "wrong_host")
 
 
 def test_every_header_that_a_gateway_sends_is_shown() -> None:
