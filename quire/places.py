@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from quire.errors import InvalidRequestError
-from quire.log.records.position import AtTxid, Position
+from quire.log.records.position import TEXT_SHOWN, AtTxid, Position, is_number
 
 Place: TypeAlias = Position | int | datetime | AtTxid
 
@@ -41,9 +41,9 @@ def parse_place(text: str) -> Place:
     Raises:
         InvalidRequestError: the text has another form.
     """
-    if text.startswith("txid:") and text[5:].isascii() and text[5:].isdecimal():
+    if text.startswith("txid:") and is_number(text[5:]):
         return AtTxid(int(text[5:]))
-    if text.isascii() and text.isdecimal():  # an offset, though it may be a day too
+    if is_number(text):  # an offset, though it may be a day too
         return int(text)
     with contextlib.suppress(ValueError):
         return datetime.fromisoformat(text)
@@ -51,6 +51,6 @@ def parse_place(text: str) -> Place:
         return Position.parse(text)
     except InvalidRequestError:
         raise InvalidRequestError(
-            f"{text!r} is not a position: write an offset, segment.entry.slot, txid:ID, a time "
-            "such as 2026-07-31T09:30:00Z, 'beginning' or 'latest'"
+            f"{text[:TEXT_SHOWN]!r} is not a position: write an offset, segment.entry.slot, "
+            "txid:ID, a time such as 2026-07-31T09:30:00Z, 'beginning' or 'latest'"
         ) from None

@@ -361,7 +361,7 @@ async def ready(gateway: Gateway, request: Request) -> Response:
         reasons.append(str(error))
     if reasons:
         return JSONResponse({"status": "not ready", "reasons": reasons}, 503)
-    return JSONResponse({"status": "ready", "writes": gateway.owners.written()})
+    return JSONResponse({"status": "ready", "writes": len(gateway.owners.written())})
 
 
 async def show_metrics(gateway: Gateway, request: Request) -> Response:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from quire.errors import InvalidRequestError
 from quire.extras import needed_for
 from quire.gateway.quotas import client_of
+from quire.log.records.position import TEXT_SHOWN, is_number
 from quire.units import parse_seconds
 
 with needed_for("quire gateway", "gateway"):
@@ -43,8 +44,10 @@ def name_in(request: Request) -> str:
 
 def whole(text: str, name: str, least: int, most: int) -> int:
     """Return a whole number of a query. Raises `InvalidRequestError`."""
-    if not (text.isascii() and text.isdecimal() and least <= int(text) <= most):
-        raise InvalidRequestError(f"{name} {text!r} is not a number from {least} to {most}")
+    if not (is_number(text) and least <= int(text) <= most):
+        raise InvalidRequestError(
+            f"{name} {text[:TEXT_SHOWN]!r} is not a number from {least} to {most}"
+        )
     return int(text)
 
 

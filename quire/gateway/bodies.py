@@ -139,7 +139,8 @@ def parse_record(value: object) -> Appendable:
 def _payload(form: str, content: object) -> bytes:
     try:
         if form == "json":
-            return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+            text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            return text.encode()
         if form == "value" and isinstance(content, str):
             return content.encode()
         if form == "base64" and isinstance(content, str):

@@ -3,8 +3,8 @@
 A browser sends some requests without asking the server first, among them a POST of text, and names
 the page's origin in each but plain reads. So a request that changes something is compared
 with the origins that are allowed. A gateway without tokens on loopback compares the host, too: a
-page could make a browser ask here under a name of the page's own site (DNS rebinding), and would be
-of the gateway's own origin then.
+page could make a browser ask here under a name of the page's own site (DNS rebinding), and would
+have the gateway's own origin then.
 
 Other clients send no `Origin`, and old ones no `Host`: their requests pass.
 """
@@ -29,7 +29,7 @@ READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class BrowserGuard:
-    """An application that answers what another one may answer."""
+    """An application that hands permitted requests to another."""
 
     def __init__(
         self, inner: ASGIApp, *, origins: Collection[str], address: str, is_open: bool

@@ -355,6 +355,11 @@ async def test_a_token_is_needed_where_there_is_one(cluster: MemoryCluster) -> N
         (RECORDS, {"from": "yesterday"}),
         (RECORDS, {"limit": "0"}),
         (RECORDS, {"limit": "many"}),
+        (RECORDS, {"limit": "9" * 5000}),
+        (RECORDS, {"from": "9" * 5000}),
+        (RECORDS, {"from": "txid:" + "9" * 5000}),
+        (RECORDS, {"from": "9" * 5000 + ".0.0"}),
+        (f"{RECORDS}/{'9' * 5000}", {}),
         (RECORDS, {"wait": "soon"}),
         (RECORDS, {"wait": "-1"}),
         (RECORDS, {"wait": "nan"}),
@@ -398,7 +403,10 @@ async def test_a_path_that_is_not_there_names_the_list(cluster: MemoryCluster) -
 
 async def test_readiness_says_why_not(cluster: MemoryCluster) -> None:
     async with serving(cluster) as one:
-        assert (await one.http.get("/readyz")).json() == {"status": "ready", "writes": []}
+        assert (await one.http.get("/readyz")).json() == {"status": "ready", "writes": 0}
+        await one.append("a")
+        told = await one.http.get("/readyz")
+        assert told.json() == {"status": "ready", "writes": 1}, "names are for callers with rights"
         one.gateway.is_ending = True
         answer = await one.http.get("/readyz")
         assert (answer.status_code, answer.json()["reasons"]) == (503, ["the gateway ends"])

@@ -135,6 +135,12 @@ def test_what_is_no_record_is_refused(value: object) -> None:
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.parametrize("value", ["NaN", "[Infinity]", '{"a": -Infinity}', "1e400"])
+def test_a_number_that_json_cannot_have_is_refused(value: str) -> None:
+    with pytest.raises(InvalidRequestError, match="not JSON"):
+        parse_submission(JSON, f'{{"json": {value}}}'.encode())
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000])
 def test_what_is_no_json_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidRequestError):

@@ -46,9 +46,10 @@ class Position(NamedTuple):
         if text in _NAMED:
             return _NAMED[text]
         parts = text.split(".")
-        if len(parts) != 3 or not all(part.isascii() and part.isdigit() for part in parts):
+        if len(parts) != 3 or not all(is_number(part) for part in parts):
             raise InvalidRequestError(
-                f"{text!r} is not a position: write segment.entry.slot, 'beginning' or 'latest'"
+                f"{text[:TEXT_SHOWN]!r} is not a position: write segment.entry.slot, 'beginning' "
+                "or 'latest'"
             )
         return cls(int(parts[0]), int(parts[1]), int(parts[2]))
 
@@ -63,6 +64,18 @@ BEGINNING: Final = Position(0, 0, 0)
 
 LATEST: Final = Position(2**63 - 1, 0, 0)
 """After every record: a reader that starts here gets the records confirmed after it was made."""
+
+DIGITS_MAX: Final = 19
+"""Of a number below 2^63. Python refuses to read numbers of some thousand digits."""
+
+TEXT_SHOWN: Final = 80
+"""Characters of a wrong text that an error has."""
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a whole number of at most `DIGITS_MAX` digits."""
+    return len(text) <= DIGITS_MAX and text.isascii() and text.isdecimal()
+
 
 _NAMED: Final = {"beginning": BEGINNING, "latest": LATEST}
 
