@@ -1,4 +1,7 @@
-"""The HTTP server of one process, for its applications: a socket, and uvicorn without signals."""
+"""The HTTP server of one process, for its applications: a socket, and uvicorn without signals.
+
+A client that stalls keeps no connection, and no memory of an answer that it does not take.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from quire.aio.tasks import Tasks, first_of
 from quire.errors import ConfigurationError
@@ -22,6 +27,12 @@ IDLE_SECONDS: Final = 75
 for 60 s at most by default, mostly. The one that closes it should be the client: a request that is
 sent while the server closes the connection is lost, and only the client can tell.
 """
+
+HEAD_SECONDS: Final = 60.0
+"""A request comes so long after its first byte, up to its body. The application waits for that."""
+
+TAKE_SECONDS: Final = 60.0
+"""A client takes an answer, or a part of a stream, within so long."""
 
 
 def bind(listen: str) -> socket.socket:
@@ -53,6 +64,80 @@ class _QuietServer(uvicorn.Server):
         self.begun.set()
 
 
+class TimedProtocol(H11Protocol):
+    """uvicorn's side of a connection, with a time for each wait for the client.
+
+    uvicorn itself limits the wait for a further request only: not for the first one, nor for the
+    rest of a request, nor until a client takes an answer.
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._head_until: float | None = None
+        self._taking: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait for the rest of a request that has begun."""
+        super().data_received(data)
+        if self.transport.is_closing():
+            self._await_taking()
+        elif self.cycle is not None and not self.cycle.response_complete:
+            self._head_until = None
+        else:
+            self._await_head()
+
+    def _await_head(self) -> None:
+        now = self.loop.time()
+        if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
+            until = now + self.timeout_keep_alive
+            self._head_until = None
+        else:  # further bytes give a client no further time
+            until = self._head_until = self._head_until or now + HEAD_SECONDS
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_at(until, self.timeout_keep_alive_handler)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection, whatever is left to send."""
+        super().timeout_keep_alive_handler()
+        self._await_taking()
+
+    def on_response_complete(self) -> None:
+        """Limit the end of a connection that takes no further request."""
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._await_taking()
+
+    def pause_writing(self) -> None:
+        """Wait until the client takes something."""
+        super().pause_writing()
+        self._await_taking()
+
+    def resume_writing(self) -> None:
+        """Go on: the client has taken nearly all."""
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._end_taking()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._end_taking()
+        super().connection_lost(exc)
+
+    def _await_taking(self) -> None:
+        if self._taking is None:
+            self._taking = self.loop.call_later(TAKE_SECONDS, self.transport.abort)
+
+    def _end_taking(self) -> None:
+        if self._taking is not None:
+            self._taking.cancel()
+            self._taking = None
+
+
 async def serve_application(
     application: Callable[..., Awaitable[None]],
     listening: socket.socket,
@@ -67,6 +152,8 @@ async def serve_application(
     """
     config = uvicorn.Config(
         application,
+        http=TimedProtocol,
+        ws="none",
         log_config=None,
         access_log=False,
         lifespan="off",

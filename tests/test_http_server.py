@@ -1,0 +1,155 @@
+"""Connections of clients that stall, in virtual time and without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from quire.http_server import HEAD_SECONDS, IDLE_SECONDS, TAKE_SECONDS, TimedProtocol
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+LARGE = 1_000_000
+
+
+class Wire(asyncio.Transport):
+    """A client's end of a connection: it takes nothing unless `takes` is set."""
+
+    def __init__(self, protocol: asyncio.Protocol, *, takes: bool) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self.takes = takes
+        self.written = b""
+        self.left = b""
+        """What the client has not taken."""
+        self.is_lost = False
+        self._is_closing = False
+        protocol.connection_made(self)
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        self.written += bytes(data)
+        if not self.takes and not self.is_lost:
+            self.left += bytes(data)
+            if len(self.left) > 65_536:
+                self.protocol.pause_writing()
+
+    def take(self) -> None:
+        self.left = b""
+        self.protocol.resume_writing()
+
+    def close(self) -> None:
+        self._is_closing = True
+        if not self.left:
+            self.abort()
+
+    def abort(self) -> None:
+        self._is_closing = True
+        if not self.is_lost:
+            self.is_lost = True
+            self.left = b""
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Answering:
+    """An application that answers with so many bytes, and counts answers that were taken."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.begun = 0
+        self.taken = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.begun += 1
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        part = {"type": "http.response.body", "more_body": True}
+        await send(part | {"body": bytes(self.size)})
+        await send(part | {"body": b"", "more_body": False})
+        self.taken += 1
+
+
+def connected(application: Answering, *, takes: bool = True) -> Wire:
+    config = uvicorn.Config(
+        application, log_config=None, lifespan="off", timeout_keep_alive=IDLE_SECONDS, ws="none"
+    )
+    return Wire(TimedProtocol(config, ServerState(), {}), takes=takes)
+
+
+async def test_a_connection_without_a_request_is_closed() -> None:
+    wire = connected(Answering(1))
+    await asyncio.sleep(IDLE_SECONDS - 1)
+    assert not wire.is_lost
+    await asyncio.sleep(2)
+    assert wire.is_lost
+
+
+async def test_a_request_that_comes_byte_by_byte_is_not_waited_for() -> None:
+    wire = connected(Answering(1))
+    await asyncio.sleep(IDLE_SECONDS - 1)
+    wire.protocol.data_received(GET[:-2])
+    for _ in range(int(HEAD_SECONDS) - 1):
+        await asyncio.sleep(1)
+        wire.protocol.data_received(b"X: y\r\n")
+        assert not wire.is_lost
+    await asyncio.sleep(2)
+    assert wire.is_lost
+
+
+async def test_a_connection_is_kept_between_requests_and_while_one_is_answered() -> None:
+    application = Answering(1)
+    wire = connected(application)
+    for number in range(1, 4):
+        wire.protocol.data_received(GET[:9])
+        await asyncio.sleep(HEAD_SECONDS - 1)
+        wire.protocol.data_received(GET[9:])
+        await asyncio.sleep(IDLE_SECONDS - 1)
+        assert application.taken == number
+        assert not wire.is_lost
+    await asyncio.sleep(2)
+    assert wire.is_lost
+
+
+@pytest.mark.parametrize("size", [1, LARGE])
+async def test_a_client_that_takes_nothing_loses_its_connection(size: int) -> None:
+    application = Answering(size)
+    wire = connected(application, takes=False)
+    wire.protocol.data_received(GET)
+    await asyncio.sleep(TAKE_SECONDS - 1)
+    assert (application.begun, application.taken) == (1, int(size == 1))
+    assert wire.left
+    await asyncio.sleep(IDLE_SECONDS + 3)
+    assert wire.is_lost
+    assert application.taken == 1, "the application is not held"
+
+
+async def test_a_client_that_takes_its_answer_in_time_keeps_its_connection() -> None:
+    application = Answering(LARGE)
+    wire = connected(application, takes=False)
+    for number in range(1, 3):
+        wire.protocol.data_received(GET)
+        await asyncio.sleep(TAKE_SECONDS - 1)
+        assert application.taken == number - 1
+        wire.take()
+        await asyncio.sleep(2)
+        assert application.taken == number
+    assert not wire.is_lost
+
+
+async def test_a_client_that_takes_nothing_cannot_hold_a_connection_that_ends() -> None:
+    application = Answering(1)
+    wire = connected(application, takes=False)
+    wire.protocol.data_received(GET[:-2] + b"Connection: close\r\n\r\n")
+    await asyncio.sleep(1)
+    assert wire.is_closing()
+    assert not wire.is_lost
+    await asyncio.sleep(TAKE_SECONDS)
+    assert wire.is_lost
