@@ -63,7 +63,8 @@ EDITS: Final = (
     Edit(
         "a bookie closes at once after a refusal",
         "quire/storage/serving/run_listener.py",
-        "            while await connection.read() is not None:\n                pass\n",
+        "            while await connection.read() is not None:\n"
+        "                await self._reception.messages.wait(connection.owner)\n",
         "            pass\n",
         HELLO,
     ),
