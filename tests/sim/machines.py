@@ -99,6 +99,8 @@ class World:
     """Of a world in which disks are damaged."""
     heals = False
     """Whether bookies are asked to make copies."""
+    healing = False
+    """Whether the faults are over."""
 
     def __init__(self, loop: SimLoop, seed: str, network: Network, weather: StoreWeather) -> None:
         self.loop = loop
@@ -118,6 +120,9 @@ class World:
         found = self.tree.get(layout.CLUSTER)
         cluster = replace(Cluster.decode(found.value), level=SPEAKS.highest)
         self.tree.put(layout.CLUSTER, cluster.encode(), found.version)
+
+    def note_fault(self, kind: str) -> None:
+        """A fault happens."""
 
     def rng(self, name: str) -> random.Random:
         """A stream of chance of its own: one more draw in it does not shift another."""

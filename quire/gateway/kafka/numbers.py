@@ -53,6 +53,8 @@ class NextNumbers:
         if first < 0 or following - first >= SEQUENCES // 2:
             return None
         end = first + len(batch.records)
+        if first < following < end:
+            return None  # it begins inside an earlier batch: records would be there twice
         self._remember(name, max(end, following))
         return end - 1
 

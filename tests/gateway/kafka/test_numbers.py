@@ -41,6 +41,14 @@ def test_a_batch_continues_its_producers_last_one_or_repeats_one() -> None:
     assert numbers.take(batch(7, producer=8)) is None
 
 
+def test_a_batch_with_old_and_new_records_is_out_of_order() -> None:
+    numbers = after()
+    assert numbers.take(batch(0, count=10)) == 9
+    assert numbers.take(batch(5, count=10)) is None
+    assert numbers.take(batch(0, count=20)) is None
+    assert numbers.take(batch(10, count=10)) == 19, "it moved nothing"
+
+
 def test_a_new_epoch_begins_at_0() -> None:
     numbers = after()
     assert numbers.take(batch(0, count=5)) == 4

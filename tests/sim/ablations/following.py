@@ -86,15 +86,15 @@ def read_what_came_first() -> list[Patch]:
 
 
 def read_without_a_fence() -> list[Patch]:
-    whole = read_stream.look_up
+    whole = read_stream._gather
 
-    async def look_up(
+    async def gather(
         reception: Reception, request: pb.ReadRequest, trace: Trace, owner: str
     ) -> bytes:
         request.ClearField("fence_key")
         return await whole(reception, request, trace, owner)
 
-    return [(read_stream, "look_up", look_up)]
+    return [(read_stream, "_gather", gather)]
 
 
 def answer_the_oldest_read() -> list[Patch]:
