@@ -24,7 +24,7 @@ GRACE_SECONDS: Final = 5
 
 IDLE_SECONDS: Final = 75
 """A connection without requests is closed after so long. Clients and load balancers keep theirs
-for 60 s at most by default, mostly. The one that closes it should be the client: a request that is
+for 60 s at most by default, mostly. The client should close it: a request that is
 sent while the server closes the connection is lost, and only the client can tell.
 """
 

@@ -1,7 +1,7 @@
 """The HTTP face of a gateway: the table of calls, and what each does.
 
-The table is the one list of what a gateway answers: the routes, the OpenAPI document and the test
-of the documentation are made from it.
+The table is the one list of what a gateway answers: the routes, the OpenAPI document and a test of
+the documentation are made from it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from quire.gateway.bodies import (
 )
 from quire.gateway.consumers import Consumers
 from quire.gateway.elections import check_log
-from quire.gateway.limits import Admission, GatewayLimits
+from quire.gateway.limits import Admission, GatewayLimits, HeldPlace
 from quire.gateway.metered import NO_ANSWER, GatewayMeter
 from quire.gateway.owners import Owners
 from quire.gateway.quotas import Direction, Quotas
@@ -66,6 +66,7 @@ with needed_for("quire gateway", "gateway"):
     from quire.gateway.durable.streams import Streams
     from quire.gateway.metrics import figures_of
     from quire.gateway.origins import check_origins, cross_origin
+    from quire.gateway.sending import HoldingEndpoint, hold
 
 LIMIT: Final = 1000
 """Records of a read that names no limit."""
@@ -123,9 +124,7 @@ class Gateway:
         allowed = check_origins(origins, has_tokens=bool(tokens))
         self.app = Starlette(
             routes=[
-                Route(call.path, partial(self._answer, call, action), methods=[call.method])
-                for call in CALLS
-                for action in [HTTP[call.method, call.path]]
+                Route(call.path, self._endpoint(call), methods=[call.method]) for call in CALLS
             ],
             middleware=[
                 Middleware(
@@ -138,18 +137,27 @@ class Gateway:
             ],
             exception_handlers={404: _no_such_path, 405: _no_such_path},
         )
-        self.app.router.redirect_slashes = False  # to a URL of the decoded path: of another name
+        # A redirect would have the decoded path, which may name another log.
+        self.app.router.redirect_slashes = False
 
-    async def _answer(self, call: HttpCall, action: Action | None, request: Request) -> Response:
+    def _endpoint(self, call: HttpCall) -> HoldingEndpoint:
+        action = HTTP[call.method, call.path]
+        return HoldingEndpoint(self.admission, partial(self._answer, call, action))
+
+    async def _answer(
+        self, call: HttpCall, action: Action | None, request: Request, held: HeldPlace
+    ) -> Response:
         begun, status = self._time(), NO_ANSWER
         try:
-            response = await self._respond(call, action, request)
+            response = await self._respond(call, action, request, held)
             status = response.status_code
         finally:
             self.meter.answered(call.handler.__name__, str(status), self._time() - begun)
         return response
 
-    async def _respond(self, call: HttpCall, action: Action | None, request: Request) -> Response:
+    async def _respond(
+        self, call: HttpCall, action: Action | None, request: Request, held: HeldPlace
+    ) -> Response:
         try:
             if action is not None:
                 identity = caller(self.tokens, request.headers.get("authorization", ""))
@@ -160,8 +168,10 @@ class Gateway:
                 request.state.identity = identity
                 if self.guard is not None and "name" in request.path_params:
                     self.guard.check_log(identity, action, name_in(request))
-            with self.admission.request():
-                return await call.handler(self, request)
+            held.take()
+            response = await call.handler(self, request)
+            hold(held, request, response)
+            return response
         except ElsewhereError as error:
             location = error.address + path_of(request)
             if request.url.query:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from quire.aio.timing import time_limit
 from quire.extras import needed_for
-from quire.gateway.limits import Admission
+from quire.gateway.answers import StalledError
+from quire.gateway.limits import BODY_SECONDS, Admission
 
 with needed_for("quire gateway", "gateway"):
     from starlette.requests import ClientDisconnect
@@ -30,9 +32,17 @@ class CountedBody:
         self._size = 0
 
     async def __aenter__(self) -> bytes:
-        """Return the body. Raises as `Admission.take`, and `ClientDisconnect`."""
+        """Return the body.
+
+        Raises as `Admission.take`, `StalledError` for a body that takes too long, and
+        `ClientDisconnect`.
+        """
         try:
-            return await self._whole()
+            async with time_limit(BODY_SECONDS):
+                return await self._whole()
+        except TimeoutError:
+            self._admission.give_back(self._size)
+            raise StalledError(f"the body has not come within {BODY_SECONDS:.0f} s") from None
         except BaseException:
             self._admission.give_back(self._size)
             raise

@@ -13,6 +13,14 @@ from quire.gateway.answers import BodyTooLargeError, BusyError
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 """The largest body of a request."""
 
+BODY_SECONDS: Final = 60.0
+"""A body comes within so long."""
+
+COUNTED_BYTES: Final = 64 * 1024
+"""Answers above this size are counted in the bytes under way. The others come to 256 MiB at most in
+4,096 places.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class GatewayLimits:
@@ -20,8 +28,10 @@ class GatewayLimits:
 
     requests: int = 4096
     """Requests under way, those that wait for records among them."""
+    streams: int = 4096
+    """Streams of events over HTTP."""
     bytes: int = 256 * 1024 * 1024
-    """Bytes of bodies under way."""
+    """Bytes of bodies and answers under way."""
     connections: int = 4096
     """Connections of Kafka's clients."""
     logs: int = 1000
@@ -45,7 +55,10 @@ class GatewayLimits:
     """The longest time that a read waits for records."""
 
     def __post_init__(self) -> None:
-        counts = self.requests, self.bytes, self.connections, self.logs, self.groups, self.members
+        counts = (
+            *(self.requests, self.streams, self.bytes, self.connections),
+            *(self.logs, self.groups, self.members),
+        )
         seconds = self.idle_seconds, self.takeover_seconds, self.wait_seconds
         rates = (
             *(self.client_append_bytes_per_second, self.client_append_records_per_second),
@@ -61,6 +74,7 @@ class Admission:
     def __init__(self, limits: GatewayLimits) -> None:
         self._limits = limits
         self.requests = 0
+        self.streams = 0
         self.bytes = 0
         self.when_freed: list[Callable[[], None]] = []
         """Called when bytes were given back."""
@@ -78,13 +92,23 @@ class Admission:
     @contextmanager
     def request(self) -> Iterator[None]:
         """Have a place in the block. Raises `BusyError` when all are taken."""
-        if self.requests >= self._limits.requests:
-            raise BusyError(f"{self._limits.requests} requests are under way")
-        self.requests += 1
+        self.begin_request()
         try:
             yield
         finally:
             self.requests -= 1
+
+    def begin_request(self) -> None:
+        """Count a request. Raises `BusyError` when all places are taken."""
+        if self.requests >= self._limits.requests:
+            raise BusyError(f"{self._limits.requests} requests are under way")
+        self.requests += 1
+
+    def begin_stream(self) -> None:
+        """Count a stream of events. Raises `BusyError` when there are as many as there may be."""
+        if self.streams >= self._limits.streams:
+            raise BusyError(f"{self._limits.streams} streams are open")
+        self.streams += 1
 
     def take(self, size: int, total: int) -> None:
         """Count bytes of a body that has `total` bytes with them.
@@ -94,7 +118,7 @@ class Admission:
         if total > BODY_BYTES_MAX:
             raise BodyTooLargeError(BODY_BYTES_MAX)
         if size > self.free:
-            raise BusyError(f"{self._limits.bytes} bytes of requests are under way")
+            raise BusyError(f"{self._limits.bytes} bytes are under way")
         self.bytes += size
 
     def give_back(self, size: int) -> None:
@@ -106,3 +130,55 @@ class Admission:
     def hold(self, size: int) -> None:
         """Count bytes that are there already, beyond the limit if need be."""
         self.bytes += size
+
+
+class HeldPlace:
+    """The place and the answer of one request, held in a block."""
+
+    __slots__ = ("_admission", "_bytes", "_has_place", "_is_stream")
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._has_place = False
+        self._is_stream = False
+        self._bytes = 0
+
+    def __enter__(self) -> HeldPlace:
+        return self
+
+    def take(self) -> None:
+        """Take a place. Raises `BusyError` when all are taken."""
+        self._admission.begin_request()
+        self._has_place = True
+
+    def become_stream(self) -> None:
+        """Take a place among the streams for the one among requests. Raises `BusyError`."""
+        self._admission.begin_stream()
+        self._is_stream = True
+        self._leave()
+
+    def keep(self, size: int, *, is_certain: bool) -> None:
+        """Keep the bytes of an answer.
+
+        Raises `BusyError` when the bytes under way have reached their limit, unless the answer is
+        `is_certain`: it tells of a change. A single answer may go beyond the limit, or a
+        limit below the size of an answer would refuse it at each attempt.
+        """
+        if size <= COUNTED_BYTES:
+            return
+        if self._admission.free <= 0 and not is_certain:
+            raise BusyError("answers wait for their clients")
+        self._admission.hold(size)
+        self._bytes = size
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+        if self._is_stream:
+            self._admission.streams -= 1
+        if self._bytes:
+            self._admission.give_back(self._bytes)
+
+    def _leave(self) -> None:
+        if self._has_place:
+            self._admission.requests -= 1
+            self._has_place = False
