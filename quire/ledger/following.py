@@ -24,7 +24,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
 from contextlib import aclosing, asynccontextmanager, closing
 from copy import copy
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from quire.aio.backoff import Pauses
 from quire.aio.tasks import Tasks
@@ -46,6 +46,10 @@ ReadRuns: TypeAlias = Callable[[EntryId, EntryId], AsyncGenerator[list[Entry], N
 """Yields the entries of a confirmed range, in lists of consecutive ones."""
 
 
+LOST_SECONDS: Final = 30.0
+"""Followers hear after so long that an entry is lost."""
+
+
 class EntrySource(NamedTuple):
     """What a follower, or the tail of all of them, reads a ledger by."""
 
@@ -59,6 +63,22 @@ class _Place:
     """Where a follower is."""
 
     following: EntryId
+
+
+class _Patience:
+    """How long a lost entry is asked for again: a disk that failed a read may give it later."""
+
+    def __init__(self) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._entry: EntryId | None = None
+        self._until = 0.0
+
+    def bear(self, entry: EntryId, error: EntryLostError) -> None:
+        """Raise the error, unless it is new for this entry."""
+        if entry != self._entry:
+            self._entry, self._until = entry, self._now() + LOST_SECONDS
+        elif self._now() >= self._until:
+            raise error
 
 
 class SharedTail:
@@ -113,6 +133,7 @@ class SharedTail:
 
     async def _run(self) -> None:
         known, recent, pauses = self.known, self.recent, BACKOFF.pauses()
+        lost = _Patience()
         asking = QuorumCall[str, Heard]()
         with closing(TailWatch(known, asking, self._meter)) as watch:
             self._watch = watch
@@ -124,8 +145,9 @@ class SharedTail:
                     elif recent.end <= known.confirmed:
                         try:
                             await self._read(pauses)
-                        except EntryLostError:
-                            raise  # asking again finds no copy
+                        except EntryLostError as error:
+                            lost.bear(recent.end, error)
+                            await asyncio.sleep(pauses.next())
                         except RetryError:
                             await asyncio.sleep(pauses.next())
                     elif known.is_closed:
@@ -222,6 +244,7 @@ async def follow(
     `tails` were woken. See `LedgerReader.follow`.
     """
     known, place, pauses = source.known, _Place(first), BACKOFF.pauses()
+    lost = _Patience()
     while True:
         async with tails.joined(known, place, begin) as tail:
             while not tail.has_failed:
@@ -239,8 +262,9 @@ async def follow(
                                 place.following = run[-1].entry + 1
                                 pauses.reset()
                                 yield run
-                    except EntryLostError:
-                        raise
+                    except EntryLostError as error:
+                        lost.bear(place.following, error)
+                        await asyncio.sleep(pauses.next())
                     except RetryError:
                         await asyncio.sleep(pauses.next())
                 elif known.is_closed and place.following > known.confirmed:

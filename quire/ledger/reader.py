@@ -278,6 +278,7 @@ class LedgerReader(Handle):
 
         Raises:
             NoSuchEntryError: the ledger is closed below `first` − 1.
+            EntryLostError: no bookie had a sound copy of the next entry for half a minute.
             NoSuchLedgerError: the ledger was deleted.
             HandleClosedError: the reader was closed.
 
