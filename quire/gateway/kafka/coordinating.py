@@ -26,7 +26,14 @@ from quire.gateway.elections import election_of_group
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
 from quire.gateway.kafka.commits import OffsetCommits
 from quire.gateway.kafka.errors import group_code_of
-from quire.gateway.kafka.groups import ConsumerGroup, JoinAnswer, JoinRequest, PartAnswer
+from quire.gateway.kafka.groups import (
+    PROTOCOL_COST,
+    PROTOCOLS_MAX,
+    ConsumerGroup,
+    JoinAnswer,
+    JoinRequest,
+    PartAnswer,
+)
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.nodes import BrokerNode, node_at
 from quire.gateway.limits import GatewayLimits
@@ -235,7 +242,7 @@ class Coordinating:
         asked = [request.key] if keys is None else list(keys)
         is_group = getattr(request, "key_type", _GROUP_KEY) == _GROUP_KEY
         found = [await self._find(broker, each, is_group) for each in asked]
-        return {"coordinators": found, **found[0]}
+        return {"coordinators": found, **(found[0] if found else {})}
 
     async def _find(self, broker: Broker, key: str, is_group: bool) -> Fields:
         nowhere = {"key": key, "node_id": -1, "host": "", "port": -1}
@@ -280,7 +287,11 @@ class Coordinating:
             if request.__version__ >= 4:
                 code = ErrorCode.member_id_required
                 return answer | {"error_code": code, "member_id": member}
-        said = sum(len(each.name) + len(each.metadata) for each in request.protocols)
+        if len(request.protocols) > PROTOCOLS_MAX:
+            return answer | {"error_code": ErrorCode.invalid_request}
+        said = sum(
+            PROTOCOL_COST + len(each.name) + len(each.metadata) for each in request.protocols
+        )
         if not self._coordinators.has_space(said):
             return answer | {"error_code": ErrorCode.group_max_size_reached}
         session_seconds = min(request.session_timeout.total_seconds(), MEMBER_SECONDS_MAX)

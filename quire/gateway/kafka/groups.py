@@ -22,6 +22,12 @@ from kio.schema.errors import ErrorCode
 FIRST_JOIN_SECONDS: Final = 0.3
 """How long a new group waits for further members."""
 
+PROTOCOLS_MAX: Final = 20
+"""Protocols that a member may know. Kafka's clients name two or three."""
+
+PROTOCOL_COST: Final = 64
+"""Bytes that a protocol counts for beside its own: it takes some also if it is empty."""
+
 NAME_BYTES_MAX: Final = 1024
 """Names that a member gives: its own, and those of protocols. All members and operators are told
 them, also in versions of answers that hold 32,767 bytes.
@@ -105,7 +111,9 @@ class _GroupMember:
     @property
     def size(self) -> int:
         """The bytes that the member said, and its part."""
-        said = sum(len(name) + len(each) for name, each in self.application.protocols)
+        said = sum(
+            PROTOCOL_COST + len(name) + len(each) for name, each in self.application.protocols
+        )
         return len(self.name) + len(self.application.client) + said + len(self.part)
 
 

@@ -25,6 +25,7 @@ from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.numbers import NextNumbers, producer_name
 from quire.gateway.kafka.records import decode_batches
+from quire.gateway.kafka.unpacking import Allowance
 from quire.gateway.quotas import Direction
 from quire.log.leader.log import Log
 from quire.log.records.producers import ProducerSequence
@@ -52,20 +53,23 @@ class Producing:
         Topics do not wait for each other: else a later request would overtake this one in a topic
         that waits behind a slow one.
         """
+        allowance = Allowance()
         answers = await asyncio.gather(
-            *(self._topic(broker, session, each) for each in request.topic_data)
+            *(self._topic(broker, session, each, allowance) for each in request.topic_data)
         )
         return None if request.acks == 0 else {"responses": list(answers)}
 
-    async def _topic(self, broker: Broker, session: KafkaSession, topic: Any) -> Fields:
+    async def _topic(
+        self, broker: Broker, session: KafkaSession, topic: Any, allowance: Allowance
+    ) -> Fields:
         partitions = [
-            await self._partition(broker, session, topic.name, each)
+            await self._partition(broker, session, topic.name, each, allowance)
             for each in topic.partition_data
         ]
         return {"name": topic.name, "partition_responses": partitions}
 
     async def _partition(
-        self, broker: Broker, session: KafkaSession, name: str, data: Any
+        self, broker: Broker, session: KafkaSession, name: str, data: Any, allowance: Allowance
     ) -> Fields:
         fields: dict[str, Any] = {"index": data.index, "base_offset": -1, "record_errors": []}
         payload = bytes(data.records or b"")
@@ -73,7 +77,7 @@ class Producing:
             broker.check(session, Action.APPEND, name)
             if data.index != PARTITION or not is_topic(name):
                 return fields | {"error_code": ErrorCode.unknown_topic_or_partition}
-            offset = await self._append(broker, session, name, payload)
+            offset = await self._append(broker, session, name, payload, allowance)
         except ForgottenProducerError as error:
             code = ErrorCode.unknown_producer_id
             return fields | {"error_code": code, "error_message": str(error)}
@@ -89,10 +93,10 @@ class Producing:
         return fields | {"error_code": ErrorCode.none, "base_offset": offset}
 
     async def _append(
-        self, broker: Broker, session: KafkaSession, name: str, payload: bytes
+        self, broker: Broker, session: KafkaSession, name: str, payload: bytes, allowance: Allowance
     ) -> int | None:
         """Return the offset of the first record; None for a batch that comes too early."""
-        batches = list(decode_batches(payload))
+        batches = list(decode_batches(payload, allowance))
         if not batches:
             raise InvalidRequestError("a request has no batch")
         count = sum(len(each.records) for each in batches)

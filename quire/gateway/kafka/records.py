@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from quire.errors import InvalidRequestError
-from quire.gateway.kafka.unpacking import check_size
+from quire.gateway.kafka.unpacking import Allowance, check_size
 from quire.log.records.attributes import EVENT_TIME_MS_MAX, NewRecord
 from quire.log.records.position import Record
 
@@ -29,6 +29,7 @@ _PREFIX: Final = 12
 """Bytes of a batch that its length does not count."""
 
 _MAGIC_AT: Final = 16
+_COUNT_AT: Final = 57
 _SMALLEST: Final = 61
 
 
@@ -43,11 +44,11 @@ class Produced(NamedTuple):
     """The number of its first record."""
 
 
-def decode_batches(data: bytes) -> Iterator[Produced]:
-    """Yield the batches of a request.
+def decode_batches(data: bytes, allowance: Allowance) -> Iterator[Produced]:
+    """Yield the batches of a partition; `allowance` is that of their request.
 
-    Raises `InvalidRequestError` for bytes that are not batches of version 2, transactions, and
-    records that a log does not take.
+    Raises `InvalidRequestError` for bytes that are not batches of version 2, transactions, records
+    that a log does not take, and more than the allowance has.
     """
     at = 0
     while at < len(data):
@@ -57,18 +58,19 @@ def decode_batches(data: bytes) -> Iterator[Produced]:
             raise InvalidRequestError(f"a batch of {length} bytes in {len(batch)}")
         if batch[_MAGIC_AT] != 2:
             raise InvalidRequestError(f"batches of version {batch[_MAGIC_AT]} are not read")
-        yield _decode(bytes(batch[:length]))
+        yield _decode(bytes(batch[:length]), allowance)
         at += length
 
 
-def _decode(data: bytes) -> Produced:
+def _decode(data: bytes, allowance: Allowance) -> Produced:
     try:
         batch = DefaultRecordBatch(data)
         if not batch.validate_crc():
             raise InvalidRequestError("the checksum of a batch does not fit")
         if batch.is_transactional or batch.is_control_batch:
             raise InvalidRequestError("a log has no transactions of Kafka")
-        check_size(batch.compression_type, data[_SMALLEST:], UNPACKED_BYTES_MAX)
+        size = check_size(batch.compression_type, data[_SMALLEST:], UNPACKED_BYTES_MAX)
+        allowance.take(size, int.from_bytes(data[_COUNT_AT:_SMALLEST]))
         ids = batch.producer_id, batch.producer_epoch, batch.base_sequence
         records = tuple(_new(each.key, each.value, each.headers, each.timestamp) for each in batch)
     except InvalidRequestError:

@@ -18,13 +18,39 @@ from quire.errors import InvalidRequestError
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 """Kafka's numbers of compressions."""
 
+REQUEST_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes that all batches of a request unpack to: four of the largest batches."""
+
+REQUEST_RECORDS_MAX: Final = 100_000
+"""Records of all batches of a request. A megabyte of records of 20 bytes has 40,000."""
+
 _GZIP_BITS: Final = 16 + zlib.MAX_WBITS
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_BYTES: Final = 16
 
 
-def check_size(compression: int, data: bytes, most: int) -> None:
-    """Raise `InvalidRequestError` if data unpacks to more than `most` bytes.
+class Allowance:
+    """What the batches of one request may come to, all of them together: they are unpacked in one
+    step each, and kept until they are appended.
+    """
+
+    def __init__(self) -> None:
+        self._bytes = REQUEST_BYTES_MAX
+        self._records = REQUEST_RECORDS_MAX
+
+    def take(self, size: int, records: int) -> None:
+        """Count a batch. Raises `InvalidRequestError` if it is too much with those before."""
+        self._bytes -= size
+        self._records -= records
+        if self._bytes < 0 or self._records < 0:
+            raise InvalidRequestError(
+                f"the batches of a request unpack to more than {REQUEST_BYTES_MAX} bytes or "
+                f"{REQUEST_RECORDS_MAX} records: send several requests"
+            )
+
+
+def check_size(compression: int, data: bytes, most: int) -> int:
+    """Return the size that data unpacks to. Raise `InvalidRequestError` for more than `most` bytes.
 
     `compression` is Kafka's number; another number than the four is not looked at. Data that is
     damaged may pass, or raise errors of its library.
@@ -34,6 +60,7 @@ def check_size(compression: int, data: bytes, most: int) -> None:
         raise InvalidRequestError(
             f"a batch of {len(data)} bytes unpacks to more than {most}: send smaller batches"
         )
+    return size
 
 
 def _same(data: bytes, _: int) -> int:

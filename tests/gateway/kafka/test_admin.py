@@ -24,6 +24,7 @@ import quire
 from quire.entry import ENTRY_BYTES_MAX
 from quire.gateway.kafka import offsets
 from quire.gateway.kafka.coordinating import Coordinators
+from quire.gateway.kafka.groups import PROTOCOLS_MAX
 from quire.gateway.kafka.nodes import node_at
 from quire.gateway.limits import GatewayLimits
 from quire.gateway.place import GatewayPlace
@@ -254,12 +255,27 @@ async def test_a_commit_under_way_is_deleted_with_its_group(
         assert await committed(client, "g") == []
 
 
-async def joined(address: str, client: str = "frames") -> Any:
+async def joined(address: str, client: str = "frames", protocols: int = 1) -> Any:
     """Send JoinGroup of a new member of the group `g`, and return the answer."""
     seconds = {name: timedelta(seconds=9) for name in ("session_timeout", "rebalance_timeout")}
     fields: dict[str, Any] = {"group_id": "g", "member_id": "", "protocol_type": "consumer"}
-    fields |= {"protocols": [{"name": "r", "metadata": b""}], **seconds}
+    named = [{"name": f"r{number}", "metadata": b""} for number in range(protocols)]
+    fields |= {"protocols": named, **seconds}
     return await sent(address, 11, 2, fields, client=client)
+
+
+async def test_a_member_names_a_few_protocols() -> None:
+    async with cluster() as client, serving(client) as address:
+        await sent(address, 10, 1, {"key": "g", "key_type": 0})
+        refused = await joined(address, protocols=PROTOCOLS_MAX + 1)
+        assert refused.error_code is ErrorCode.invalid_request
+        assert (await joined(address, protocols=PROTOCOLS_MAX)).error_code is ErrorCode.none
+
+
+async def test_a_client_may_look_for_no_coordinator() -> None:
+    async with cluster() as client, serving(client) as address:
+        answer = await sent(address, 10, 4, {"key_type": 0, "coordinator_keys": []})
+        assert answer.coordinators == ()
 
 
 async def offset_delete(address: str, topics: Mapping[str, list[int]]) -> Any:

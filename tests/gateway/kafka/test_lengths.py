@@ -12,7 +12,7 @@ from kio.index import load_request_schema
 from kio.serial import entity_reader, entity_writer
 
 from quire.errors import InvalidRequestError
-from quire.gateway.kafka.lengths import check_lengths
+from quire.gateway.kafka.lengths import ELEMENTS_MAX, check_lengths
 from quire.gateway.kafka.messages import VERSIONS, decode_request, entity
 
 TRIM = {"topics": [{"name": "a", "partitions": [{"partition_index": 0, "offset": 1}]}]}
@@ -81,3 +81,20 @@ def test_lengths_are_those_that_the_decoder_sees() -> None:
             for end in range(size):
                 with pytest.raises(InvalidRequestError):
                     check_lengths(schema, bytes(end), 0)
+
+
+def test_a_request_of_very_many_elements_is_refused_before_they_are_made() -> None:
+    names = ["x"] * (ELEMENTS_MAX // 2)
+    message, begin = message_of(42, 2, {"groups_names": [*names, *names]})
+    check_lengths(load_request_schema(42, 2), message, begin)
+    message, begin = message_of(42, 2, {"groups_names": [*names, *names, "x"]})
+    with pytest.raises(InvalidRequestError, match="more than 100000 elements"):
+        check_lengths(load_request_schema(42, 2), message, begin)
+
+
+def test_lists_in_lists_count_together() -> None:
+    partitions = [{"partition_index": 0, "offset": 1}] * (ELEMENTS_MAX // 2)
+    topics = [{"name": "a", "partitions": partitions}] * 2
+    message, begin = message_of(21, 2, {"topics": topics, "timeout": timedelta(0)})
+    with pytest.raises(InvalidRequestError, match="elements"):
+        check_lengths(load_request_schema(21, 2), message, begin)

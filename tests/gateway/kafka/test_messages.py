@@ -20,6 +20,7 @@ from quire.gateway.kafka.messages import (
     encode_answer,
 )
 from quire.gateway.kafka.records import decode_batches, encode_batch
+from quire.gateway.kafka.unpacking import Allowance
 from quire.log.records.attributes import NewRecord, copy_of
 from quire.log.records.position import Position, Record
 
@@ -81,15 +82,17 @@ def test_an_answer_has_the_fields_of_its_version(version: int) -> None:
 def test_records_come_back_from_a_batch() -> None:
     data = encode_batch([PLAIN, KEYED])
     assert int.from_bytes(data[:8]) == 7
-    (batch,) = decode_batches(data)
+    (batch,) = decode_batches(data, Allowance())
     assert batch.records == (NewRecord(b"plain", event_time=1000), copy_of(KEYED))
     assert (batch.producer, batch.epoch, batch.sequence) == (-1, -1, -1)
-    assert [len(each.records) for each in decode_batches(data + data)] == [2, 2]
+    assert [len(each.records) for each in decode_batches(data + data, Allowance())] == [2, 2]
 
 
 def test_a_value_of_null_is_kept() -> None:
     null = PLAIN._replace(payload=b"", headers=(("quire-null", None), ("h", b"v")))
-    (batch,) = decode_batches(encode_batch([null, PLAIN._replace(offset=8, payload=b"")]))
+    (batch,) = decode_batches(
+        encode_batch([null, PLAIN._replace(offset=8, payload=b"")]), Allowance()
+    )
     assert batch.records[0].attributes.headers == null.headers
     assert batch.records[1].attributes.headers == ()
 
@@ -97,11 +100,11 @@ def test_a_value_of_null_is_kept() -> None:
 @given(st.integers(0, 200), st.integers(0, 255))
 def test_a_damaged_batch_is_refused_or_is_the_same(at: int, value: int) -> None:
     data = bytearray(encode_batch([PLAIN, KEYED]))
-    good = list(decode_batches(bytes(data)))
+    good = list(decode_batches(bytes(data), Allowance()))
     at %= len(data)
     data[at] = value
     try:
-        found = list(decode_batches(bytes(data)))
+        found = list(decode_batches(bytes(data), Allowance()))
     except InvalidRequestError:
         return
     assert found == good, f"byte {at}"
@@ -110,11 +113,11 @@ def test_a_damaged_batch_is_refused_or_is_the_same(at: int, value: int) -> None:
 @given(st.binary(max_size=100))
 def test_any_bytes_are_batches_or_refused(data: bytes) -> None:
     try:
-        list(decode_batches(data))
+        list(decode_batches(data, Allowance()))
     except InvalidRequestError:
         return
 
 
 def test_an_empty_stream_of_batches_has_none() -> None:
-    assert list(decode_batches(b"")) == []
+    assert list(decode_batches(b"", Allowance())) == []
     assert io.BytesIO(encode_batch([PLAIN])).read(8) == (7).to_bytes(8)

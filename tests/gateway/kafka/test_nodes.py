@@ -140,19 +140,19 @@ async def test_a_gateway_coordinates_so_many_groups_and_gives_up_those_without_m
 
 
 async def test_what_members_of_all_groups_say_is_bounded() -> None:
-    limits = GatewayLimits(bytes=400)
+    limits = GatewayLimits(bytes=800)
     async with joined(MemoryCluster(), ONE) as one:
         groups = Coordinators(one.client, ONE, limits)
-        assert groups.has_space(100)
-        assert not groups.has_space(101)
+        assert groups.has_space(200)
+        assert not groups.has_space(201)
         assert await groups.find("a", one.nodes.mine, 1.0) == one.nodes.mine
         led = groups.get("a")
         assert led is not None
         assert led.group is not None
         given = JoinRequest("consumer", (("range", b"x" * 90),), 10.0, 10.0)
         led.group.join("m", given, asyncio.get_running_loop().time(), lambda _: None)
-        assert groups.has_space(4)
-        assert not groups.has_space(5)
+        assert groups.has_space(40)
+        assert not groups.has_space(41)
         await groups.close()
 
 

@@ -124,7 +124,7 @@ class Writers:
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests carry batches as they are."""
-    monkeypatch.setattr(producing, "decode_batches", lambda batches: batches)
+    monkeypatch.setattr(producing, "decode_batches", lambda batches, _: batches)
     monkeypatch.setattr(producing, "bytes", lambda batches: batches, raising=False)
 
 

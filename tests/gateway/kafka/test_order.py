@@ -41,7 +41,7 @@ def request(**topics: str) -> Any:
 
 
 async def test_a_slow_topic_holds_up_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def decode(data: bytes) -> list[Any]:
+    def decode(data: bytes, _: Any) -> list[Any]:
         return [SimpleNamespace(producer=-1, records=data.decode())]
 
     monkeypatch.setattr(producing, "decode_batches", decode)

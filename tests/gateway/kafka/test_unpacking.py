@@ -8,7 +8,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from quire.errors import InvalidRequestError
 from quire.gateway.kafka.records import decode_batches
-from quire.gateway.kafka.unpacking import GZIP, LZ4, SNAPPY, ZSTD, check_size
+from quire.gateway.kafka.unpacking import GZIP, LZ4, SNAPPY, ZSTD, Allowance, check_size
 
 PACKED = {
     GZIP: codec.gzip_encode,
@@ -60,7 +60,33 @@ def test_a_small_batch_with_large_contents_is_refused(
     data = bytes(builder.build())
     assert len(data) < 10_000
     with pytest.raises(InvalidRequestError, match="unpacks to more than 50000"):
-        list(decode_batches(data))
+        list(decode_batches(data, Allowance()))
     monkeypatch.setattr("quire.gateway.kafka.records.UNPACKED_BYTES_MAX", 200_000)
-    (found,) = decode_batches(data)
+    (found,) = decode_batches(data, Allowance())
     assert found.records[0].payload == bytes(100_000)
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"), [("REQUEST_BYTES_MAX", 250_000), ("REQUEST_RECORDS_MAX", 2)]
+)
+def test_the_batches_of_a_request_count_together(
+    limit: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"quire.gateway.kafka.unpacking.{limit}", most)
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=GZIP,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=2**31 - 1,
+    )
+    builder.append(0, 1, None, bytes(100_000), [])
+    data = bytes(builder.build())
+    allowance = Allowance()
+    assert len(list(decode_batches(2 * data, allowance))) == 2
+    with pytest.raises(InvalidRequestError, match="send several requests"):
+        list(decode_batches(data, allowance))
+    with pytest.raises(InvalidRequestError, match="send several requests"):
+        list(decode_batches(3 * data, Allowance()))
