@@ -5,8 +5,9 @@ A producer numbers its records from 0 on, in 31 bits that come round. A new *epo
 record, in 63 bits, which do not come round.
 
 Invariants:
-  - A batch is taken if it continues the last one, or repeats an earlier one. Only the log knows
-    what another gateway took before. So the first batch that a writer sees is held against the log.
+  - A batch is taken if it continues the last one, or repeats an earlier one as a whole. Only the
+    log knows what another gateway took before. So the first batch that a writer sees is held
+    against the log.
   - While a batch that failed was not repeated, none after it is taken.
 """
 
@@ -43,7 +44,7 @@ class NextNumbers:
         self._next: OrderedDict[str, int] = OrderedDict()
 
     def take(self, batch: Produced) -> int | None:
-        """Return the number of a batch, of its last record; None if it comes too early.
+        """Return the number of a batch, of its last record; None if it is out of order.
 
         The batch counts as appended from now on. Raises `ForgottenProducerError`.
         """
