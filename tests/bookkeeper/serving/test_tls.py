@@ -282,6 +282,7 @@ async def test_rights_are_those_of_the_certificate(tmp_path: Path) -> None:
         assert rights.asked == [
             ("quire://client/writer", Action.APPEND),
             ("quire://client/reader", Action.READ),
+            ("quire://client/reader", Action.READ),  # again, with its answer there
             ("quire://client/reader", Action.APPEND),
             ("quire://client/reader", Action.RECOVER),
             ("quire://client/writer", Action.APPEND),
