@@ -29,7 +29,7 @@ from quire.wire.issuing import DAY
 from tests.alerts.drill import drill
 from tests.alerts.monitor import Monitor
 from tests.sim.disk import SimDisk
-from tests.storage.maintenance.test_self_repair import FakeCopies, all_to
+from tests.storage.maintenance.fakes import FakeCopies, all_to
 from tests.storage.salvage_scene import entry_logs, loaded, remove, salvaged
 from tests.storage.scene import CLUSTER, KEY, SMALL, Scene, run_of
 from tests.wire.certificates import Directory, contexts

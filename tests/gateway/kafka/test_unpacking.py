@@ -19,6 +19,21 @@ PACKED = {
 SIZE = 300_000
 
 
+def zeros(compression: int) -> bytes:
+    """A batch of one record of 100,000 zeros."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=compression,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=2**31 - 1,
+    )
+    builder.append(0, 1, None, bytes(100_000), [])
+    return bytes(builder.build())
+
+
 @pytest.mark.parametrize("compression", PACKED)
 def test_data_that_unpacks_to_the_limit_passes_and_more_is_refused(compression: int) -> None:
     data = bytes(PACKED[compression](bytes(SIZE)))
@@ -47,17 +62,7 @@ def test_a_small_batch_with_large_contents_is_refused(
     compression: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("quire.gateway.kafka.records.UNPACKED_BYTES_MAX", 50_000)
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=compression,
-        is_transactional=0,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=2**31 - 1,
-    )
-    builder.append(0, 1, None, bytes(100_000), [])
-    data = bytes(builder.build())
+    data = zeros(compression)
     assert len(data) < 10_000
     with pytest.raises(InvalidRequestError, match="unpacks to more than 50000"):
         list(decode_batches(data, Allowance()))
@@ -73,17 +78,7 @@ def test_the_batches_of_a_request_count_together(
     limit: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"quire.gateway.kafka.unpacking.{limit}", most)
-    builder = DefaultRecordBatchBuilder(
-        magic=2,
-        compression_type=GZIP,
-        is_transactional=0,
-        producer_id=-1,
-        producer_epoch=-1,
-        base_sequence=-1,
-        batch_size=2**31 - 1,
-    )
-    builder.append(0, 1, None, bytes(100_000), [])
-    data = bytes(builder.build())
+    data = zeros(GZIP)
     allowance = Allowance()
     assert len(list(decode_batches(2 * data, allowance))) == 2
     with pytest.raises(InvalidRequestError, match="send several requests"):

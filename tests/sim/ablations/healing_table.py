@@ -16,7 +16,7 @@ HEALING: Final = (
         "healing",
         healings.forget_what_a_cancelled_flush_was_to_write,
         "a bookie seldom has a fence that no flush has written when a mender flushes; "
-        "tests/storage/maintenance/test_self_repair.py has it",
+        "tests/storage/maintenance/test_cancelled_flush.py has it",
     ),
     Ablation(
         "every entry of a place is looked for",

@@ -10,7 +10,7 @@ import pytest
 
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.pace import RISE, SHARE_MIN, STEP_SECONDS, CopyPace
-from tests.storage.maintenance.test_self_repair import FakeCopies, all_to
+from tests.storage.maintenance.fakes import FakeCopies, all_to
 from tests.storage.scene import KEY, SMALL, Scene, run_of
 from tests.support.virtual import virtually
 

@@ -16,8 +16,8 @@ from quire.entry import EntryId, LedgerId
 from quire.errors import CorruptEntryError
 from quire.storage.maintenance.replicas_port import Owed, Stretch
 from tests.sim.disk import Cut
+from tests.storage.maintenance.fakes import FakeCopies, all_to
 from tests.storage.maintenance.test_scrub import paths
-from tests.storage.maintenance.test_self_repair import FakeCopies, all_to
 from tests.storage.salvage_scene import remove
 from tests.storage.scene import KEY, SMALL, Scene, drive, run_of
 

@@ -4,82 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 from quire.entry import EntryId, LedgerId, key_check
 from quire.errors import (
     EntryUnknownError,
-    LedgerFencedError,
     NoSuchEntryError,
-    NoSuchLedgerError,
     QuireError,
     ReadOnlyBookieError,
     StoreUnavailableError,
     UnauthorizedError,
-    UnreadableError,
 )
-from quire.run import pack_run
 from quire.storage.journal.options import StorageOptions
 from quire.storage.maintenance.read_repair import WAITED_SECONDS_MAX
-from quire.storage.maintenance.replicas_port import Copies, Order, Owed, Stretch
+from quire.storage.maintenance.replicas_port import Order, Owed, Stretch
 from quire.storage.maintenance.self_repair import Mender
 from quire.storage.offline.salvage import Doubt
 from quire.tracing.spans import BOOKIE, LEDGER, MOVE, PLACES, Note, Spans, Value, Values
+from tests.storage.maintenance.fakes import FAST, FakeCopies, FakeOrders, all_to
 from tests.storage.salvage_scene import entry_logs, loaded, remove, salvaged
-from tests.storage.scene import KEY, OTHER_KEY, SMALL, Scene, drive, eventually, run_of, sealed
+from tests.storage.scene import KEY, OTHER_KEY, SMALL, Scene, drive, eventually, run_of
 from tests.support.virtual import virtually
-
-FAST = replace(SMALL, mend_seconds=0.001, mend_seconds_max=0.01)
-
-
-def all_to(last: EntryId, *, is_final: bool = True) -> Owed:
-    return Owed((Stretch(0, last, 1, (0,)),), is_final)
-
-
-@dataclass
-class FakeCopies:
-    """The rest of a cluster, by heart."""
-
-    ledgers: dict[LedgerId, Owed]
-    gone: set[EntryId] = field(default_factory=set)
-    """Entries that nobody has."""
-    patience: float = 0.0
-    """Seconds until nobody has answered."""
-    is_away: bool = False
-    asked: list[tuple[LedgerId, EntryId]] = field(default_factory=list)
-    taken: list[LedgerId] = field(default_factory=list)
-    """Ledgers whose records were asked to name the bookie."""
-
-    @asynccontextmanager
-    async def open(self) -> AsyncIterator[Copies]:
-        if self.is_away:
-            raise StoreUnavailableError("store", "away")
-        yield self
-
-    async def owed(self, ledger: LedgerId) -> Owed:
-        if ledger not in self.ledgers:
-            raise NoSuchLedgerError(ledger)
-        return self.ledgers[ledger]
-
-    async def take_places(self, ledger: LedgerId) -> int:
-        self.taken.append(ledger)
-        return 1
-
-    async def fetch(
-        self, ledger: LedgerId, entries: Sequence[EntryId], bytes_max: int
-    ) -> tuple[bytes, Sequence[EntryId]]:
-        self.asked.append((ledger, entries[0]))
-        if entries[0] in self.gone:
-            await asyncio.sleep(self.patience)
-            raise UnreadableError(ledger, entries[0], "nobody has it")
-        given = [entry for entry in entries[:3] if entry not in self.gone]
-        return pack_run(sealed(ledger, entry, bytes(500)) for entry in given), given
 
 
 async def in_limbo(options: StorageOptions = FAST) -> Scene:
@@ -318,26 +268,6 @@ def test_entries_that_nobody_has_keep_none_behind_them_away() -> None:
 
 
 @dataclass
-class FakeOrders:
-    """Copies that the bookie is asked to make, by heart."""
-
-    orders: list[Order]
-    is_away: bool = False
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def open(self) -> Sequence[Order]:
-        if self.is_away:
-            raise StoreUnavailableError("store", "away")
-        return self.orders
-
-    async def changed(self) -> None:
-        if self.is_away:
-            raise StoreUnavailableError("store", "away")
-        await self.news.wait()
-        self.news.clear()
-
-
-@dataclass
 class KeptSpans(Spans):
     """Spans by heart: name, attributes at the end, and the error."""
 
@@ -533,60 +463,6 @@ def test_an_order_that_came_back_is_as_durable_as_a_new_one() -> None:
         node = await scene.start()
         with pytest.raises(UnauthorizedError):
             await node.add(50, OTHER_KEY, run_of(50, 10), recovery=True)
-        await scene.close()
-
-    drive(main())
-
-
-@pytest.mark.parametrize("turns", range(12))
-def test_a_mender_that_is_closed_during_a_flush_loses_no_fence_and_no_key(turns: int) -> None:
-    async def main() -> None:
-        scene = Scene(options=FAST)
-        node = await scene.start()
-        await node.add(8, KEY, run_of(8, 0))
-        assert (await node.read_tail(8, fence_key=KEY)).fenced
-        await node.add(9, KEY, run_of(9, 0))
-        storage = node._storage
-        flush, has_begun = storage._flush, asyncio.Event()
-
-        async def begin(position: Any) -> int:
-            has_begun.set()
-            return await flush(position)
-
-        with patch.object(storage, "_flush", begin):
-            copies, orders = FakeCopies({50: all_to(9)}), FakeOrders([Order(50, key_check(KEY))])
-            mender = node.mender(copies.open, orders)
-            mender.start()
-            await has_begun.wait()
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            await mender.close()
-        await scene.close()
-        node = await scene.start()
-        with pytest.raises(LedgerFencedError):
-            await node.add(8, KEY, run_of(8, 1))
-        with pytest.raises(UnauthorizedError):
-            await node.add(9, OTHER_KEY, run_of(9, 1))
-        await scene.close()
-
-    drive(main())
-
-
-def test_a_flush_that_is_cancelled_is_done_by_the_next_one() -> None:
-    async def main() -> None:
-        scene = Scene(options=FAST)
-        node = await scene.start()
-        await node.add(8, KEY, run_of(8, 0))
-        assert (await node.read_tail(8, fence_key=KEY)).fenced
-        flushing = asyncio.ensure_future(node._engine.upkeep.flush())
-        await asyncio.sleep(0)
-        flushing.cancel()
-        await asyncio.wait([flushing])
-        assert flushing.cancelled()
-        await scene.close()
-        node = await scene.start()
-        with pytest.raises(LedgerFencedError):
-            await node.add(8, KEY, run_of(8, 1))
         await scene.close()
 
     drive(main())

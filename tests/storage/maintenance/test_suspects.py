@@ -11,7 +11,7 @@ import pytest
 
 from quire.errors import CorruptEntryError
 from quire.storage.maintenance.replicas_port import Copies
-from tests.storage.maintenance.test_self_repair import FakeCopies, all_to
+from tests.storage.maintenance.fakes import FakeCopies, all_to
 from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of
 
 FRAMES_START = 54
