@@ -177,7 +177,7 @@ class Answers:
         return self._reception.gathering.turn(self._owner, bytes_max)
 
     async def _tail(self, ledger: LedgerId, key: bytes | None = None) -> LedgerTail:
-        async with self._gathering():
+        async with self._gathering(FRAME_BYTES_MAX):
             with self._reception.tails.take(self._owner):
                 return await self._bookie.read_tail(ledger, fence_key=key)
 
