@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from benchmarks.peers.peer import PeerError
+
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 SYNC_FIELD: Final = 15
 """Place of the completed flush requests in a line of /sys/block/*/stat; Linux 5.5 has it."""
@@ -49,16 +51,22 @@ def spent(pids: Sequence[int]) -> Spent:
         pids: running processes of this user.
 
     Raises:
-        OSError: A process does not run any more.
+        PeerError: A process does not run any more.
     """
     cpu, written = 0.0, 0
     for pid in pids:
-        place = Path("/proc") / str(pid)
-        fields = (place / "stat").read_text().rpartition(")")[2].split()
+        fields = _read(pid, "stat").rpartition(")")[2].split()
         cpu += (int(fields[11]) + int(fields[12])) / TICKS
-        lines = dict(line.split(": ") for line in (place / "io").read_text().splitlines())
+        lines = dict(line.split(": ") for line in _read(pid, "io").splitlines())
         written += int(lines["write_bytes"])
     return Spent(cpu, written, _flushes())
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return (Path("/proc") / str(pid) / name).read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        raise PeerError(f"its server with pid {pid} has ended") from None
 
 
 def _flushes() -> int:
@@ -109,7 +117,7 @@ async def settle(pids: Sequence[int], limit: float = SETTLE_SECONDS) -> bool:
         Whether the processes settled.
 
     Raises:
-        OSError: A process does not run any more.
+        PeerError: A process does not run any more.
     """
     before = [spent([pid]) for pid in pids]
     for _ in range(int(limit / SETTLE_STEP)):
@@ -127,10 +135,14 @@ def _is_idle(used: Spent) -> bool:
 
 
 def memory(pids: Sequence[int]) -> int:
-    """Return the resident bytes of processes, added up; a page that some share counts once."""
+    """Return the resident bytes of processes, added up; a page that some share counts once.
+
+    Raises:
+        PeerError: A process does not run any more.
+    """
     return sum(map(_memory, pids))
 
 
 def _memory(pid: int) -> int:
-    lines = (Path("/proc") / str(pid) / "smaps_rollup").read_text().splitlines()
+    lines = _read(pid, "smaps_rollup").splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))

@@ -6,7 +6,7 @@ import gc
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final, TypeAlias
 
 from rich.console import Console
@@ -16,6 +16,7 @@ from benchmarks.peers.machine import memory, settle, spent
 from benchmarks.peers.others import left_out
 from benchmarks.peers.peer import Peer, PeerError, Took, UnavailableError
 from benchmarks.peers.report import Limit, Results, Run
+from benchmarks.peers.watch import Watch
 from benchmarks.peers.workloads import READ_FROM, Workload
 from quire.bench import raw
 from quire.bench.figures import RawLimits
@@ -72,6 +73,7 @@ class Rounds:
         self._workloads = workloads
         self._seconds = seconds
         self._limits = limits
+        self._watch = Watch()
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         self._progress = Progress(
             *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
@@ -105,6 +107,7 @@ class Rounds:
         for peer in started:
             self._advance(f"warming up {peer.name}")
             if await self._takes_part(peer, peer.run(warm_up(peer), limit)):
+                self._watch.see(peer)
                 ready.append(peer)
         return ready
 
@@ -118,19 +121,35 @@ class Rounds:
             return False
         return True
 
-    async def _measure_limits(self, peers: Sequence[Peer], number: int) -> None:
-        await settle(_pids(peers))
+    async def _drop_ended(self, peers: list[Peer]) -> None:
+        """Leave out the peers from here that have lost a server: no figure of theirs is fair."""
+        for peer in list(peers):
+            if line := self._watch.ended(peer):
+                self._say(left_out(peer.name, PeerError(line)))
+                peers.remove(peer)
+                await peer.stop()
+
+    async def _settle(self, peers: list[Peer]) -> None:
+        await self._drop_ended(peers)
+        # One that ends now is left out before the next run.
+        with suppress(PeerError):
+            await settle(_pids(peers))
+
+    async def _measure_limits(self, peers: list[Peer], number: int) -> None:
+        await self._settle(peers)
         found = await self._limits(lambda what: self._advance(f"round {number + 1}: {what}"))
         self.results.limits += [Limit.of(number, each) for each in found.all()]
 
-    async def _take_turns(self, peers: Sequence[Peer], workload: Workload, number: int) -> None:
+    async def _take_turns(self, peers: list[Peer], workload: Workload, number: int) -> None:
         turns = [peer for peer in peers if workload.kind in peer.kinds]
         random.shuffle(turns)
         for peer in turns:
             what = f"round {number + 1}: {peer.name}, {workload.name}"
             self._advance(what)
+            await self._settle(peers)
+            if peer not in peers:
+                continue
             try:
-                await settle(_pids(peers))
                 self.results.runs.append(await measure(peer, workload, number, self._seconds))
             except (QuireError, PeerError) as error:
                 self._say(f"{what}: {error}")

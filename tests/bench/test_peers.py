@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,11 @@ from benchmarks.peers.bookkeeper import BookKeeper
 from benchmarks.peers.distributedlog import DistributedLog
 from benchmarks.peers.machine import Spent, check_disk, memory, spent
 from benchmarks.peers.on_bookies import Bookies
+from benchmarks.peers.peer import Took
 from benchmarks.peers.report import Limit, Results, Run
-from benchmarks.peers.workloads import READ_FROM, WORKLOADS, Workload
+from benchmarks.peers.rounds import Rounds
+from benchmarks.peers.workloads import READ_FROM, WORKLOADS, Kind, Workload
+from quire.bench.figures import Figures, RawLimits
 
 ROOT = Path(__file__).resolve().parents[2]
 ALONE, MANY = WORKLOADS[0], WORKLOADS[2]
@@ -128,6 +133,64 @@ def test_processes_are_measured() -> None:
     after = spent([os.getpid()])
     assert (after - before).cpu_seconds > 0
     assert memory([os.getpid()]) > 10_000_000
+
+
+class Served:
+    """A peer whose servers may end."""
+
+    kinds: Sequence[Kind] = ("ledger",)
+
+    def __init__(self, name: str, *commands: str) -> None:
+        self.name = name
+        self.commands = commands
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.runs = 0
+
+    async def start(self) -> None:
+        self.processes = [*map(self.launch, self.commands)]
+
+    def launch(self, command: str) -> subprocess.Popen[bytes]:
+        with Path(f"{self.name}.log").open("ab") as log:
+            return subprocess.Popen(["sh", "-c", command], stdin=subprocess.PIPE, stderr=log)
+
+    async def run(self, workload: Workload, seconds: float) -> Took:
+        """The second server of `frail` ends in the second run, which follows the warm-up."""
+        self.runs += 1
+        if self.runs == 2 and len(self.processes) == 2:
+            self.processes[1].communicate(b"end\n")
+        return Took(1, 1.0, 1.0, 0.0, 0.0)
+
+    def servers(self) -> Sequence[int]:
+        return [each.pid for each in self.processes]
+
+    async def stop(self) -> None:
+        while self.processes:
+            process = self.processes.pop()
+            process.kill()
+            process.communicate()
+
+
+async def test_a_peer_that_loses_a_server_is_left_out_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(machine, "SETTLE_STEP", 0.01)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(gc, "set_threshold", lambda *thresholds: None)
+
+    async def limits(tell: Callable[[str], None]) -> RawLimits:
+        one = Figures("a limit", 1, 1, 1.0, 1.0, 1.0, 1.0)
+        return RawLimits(one, one, one, one, one)
+
+    frail = Served("frail", "exec cat", "read line; echo out of memory >&2")
+    rounds = Rounds([frail, Served("firm", "exec cat")], [ALONE], 0.1, limits)
+    await rounds.run(2)
+    assert [each.peer for each in rounds.results.runs].count("firm") == 2
+    assert [each.peer for each in rounds.results.runs].count("frail") == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "frail is left out: its server with pid" in said
+    assert "has ended; it said last: out of memory" in said
+    assert not frail.processes
 
 
 @pytest.mark.parametrize("workload", [ALONE.name, "Kafka's client: 1 KiB, one at a time"])
