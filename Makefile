@@ -293,9 +293,10 @@ bench: $(VENV)/core.stamp ## throughput and latency of real processes beside the
 	@$(BIN)/quire bench
 
 bench-peers: ROUNDS ?= 3
-bench-peers: $(VENV)/test.stamp apache ## beside BookKeeper, Kafka, DistributedLog, PostgreSQL, Redis, etcd and NATS, in one run; renews the record and the plot. ROUNDS=n
+bench-peers: SECONDS ?= 3
+bench-peers: $(VENV)/test.stamp apache ## beside BookKeeper, Kafka, DistributedLog, PostgreSQL, Redis, etcd and NATS, in one run; renews the record and the plot. ROUNDS=n, SECONDS=n of a workload
 	@$(PIP) install --requirement benchmarks/peers/requirements.txt
-	@$(BIN)/python -m benchmarks.peers --rounds $(ROUNDS) --json benchmarks/peers/record.json --plot docs/peers.svg
+	@$(BIN)/python -m benchmarks.peers --rounds $(ROUNDS) --seconds $(SECONDS) --json benchmarks/peers/record.json --plot docs/peers.svg
 
 # Before anything is installed for it.
 .PHONY: has-openmessaging

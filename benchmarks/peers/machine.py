@@ -21,9 +21,9 @@ SETTLED_CORES: Final = 0.1
 """An idle bookie, broker or store uses less."""
 SETTLED_BYTES: Final = 1024 * 1024
 
-DISK_BYTES_A_SECOND: Final = 100_000_000
-"""Of all servers together, while a workload appends: 80 MB in a run on two cores. Nothing is
-deleted before the end.
+DISK_BYTES_A_SECOND: Final = 200_000_000
+"""Of all servers together, while a workload appends: 150 MB in a run on two cores, with the share
+of the warm-up. Nothing is deleted before the end.
 """
 
 
