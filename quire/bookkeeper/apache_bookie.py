@@ -23,8 +23,8 @@ docs/bookkeeper.md has the consequences for applications.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -70,7 +70,7 @@ POLL_SECONDS: Final = 1.5
 """Longest time of one poll: a bookie that has forgotten a ledger's LAC lets it run out."""
 
 POLL_PAUSE_SECONDS: Final = 0.05
-"""Pause after a poll of a ledger that the bookie has never seen: it is answered at once."""
+"""Pause after a poll that was answered at once and in vain, as of a ledger never seen."""
 
 WAIT_SECONDS_MAX: Final = 300.0
 
@@ -155,6 +155,17 @@ class ApacheBookie:
             self._writable = False
         return error_of(answer.status, self._bookie, ledger, entry)
 
+    @contextmanager
+    def _reading_answers(self) -> Iterator[None]:
+        """Let an answer whose fields are of other kinds be the failure of this bookie: the others
+        are asked then, as after any failure.
+        """
+        try:
+            yield
+        except MalformedError as error:
+            reason = f"it does not speak BookKeeper's protocol: {error}"
+            raise BookieUnavailableError(self._bookie, reason) from error
+
     # Writing.
 
     def add(
@@ -196,12 +207,18 @@ class ApacheBookie:
         self._lacs[ledger] = lac
         for old in list(islice(self._lacs, max(len(self._lacs) - LACS_MAX, 0))):
             del self._lacs[old]
-        answer = await self._link().call(
-            lambda number: wire3.write_lac(number, ledger, lac, key, packet)
-        )
-        if answer.status != Status.OK:
-            self._lacs.pop(ledger, None)
-            raise self._error(ledger, lac, answer)
+        try:
+            answer = await self._link().call(
+                lambda number: wire3.write_lac(number, ledger, lac, key, packet)
+            )
+            if answer.status != Status.OK:
+                raise self._error(ledger, lac, answer)
+        except BaseException:
+            # The bookie may have it, so none below it follows. It may be sent again: to take it
+            # for written would hide the last entry from followers.
+            if self._lacs.get(ledger) == lac:
+                self._lacs[ledger] = lac - 1
+            raise
 
     # Reading.
 
@@ -218,22 +235,24 @@ class ApacheBookie:
         """See `Bookie.read`."""
         check_range(first, last)
         wanted = WantedRange(ledger, first, last, bytes_max, stride)
-        return await self._ranges.read(self._link(), wanted, fence_key)
+        with self._reading_answers():
+            return await self._ranges.read(self._link(), wanted, fence_key)
 
     # The end of a ledger.
 
     async def read_tail(self, ledger: LedgerId, *, fence_key: bytes | None = None) -> LedgerTail:
         """See `Bookie.read_tail`. `fenced` is None."""
         link = self._link()
-        if fence_key is not None:
-            await self._entries.highest(link, ledger, fence_key)
         read_lac = partial(wire3.of_ledger, Operation.READ_LAC, ledger=ledger)
-        last, explicit = await link.call_many([*readings(ledger, [NO_ENTRY]), read_lac])
-        if isinstance(last, QuireError):
-            raise last
-        if isinstance(explicit, QuireError):
-            raise explicit
-        return self._tail(ledger, last, explicit)
+        with self._reading_answers():
+            if fence_key is not None:
+                await self._entries.highest(link, ledger, fence_key)
+            last, explicit = await link.call_many([*readings(ledger, [NO_ENTRY]), read_lac])
+            if isinstance(last, QuireError):
+                raise last
+            if isinstance(explicit, QuireError):
+                raise explicit
+            return self._tail(ledger, last, explicit)
 
     def _tail(self, ledger: LedgerId, last: BookieAnswer, explicit: BookieAnswer) -> LedgerTail:
         if last.status not in (Status.OK, *ABSENT):
@@ -262,16 +281,27 @@ class ApacheBookie:
             if tail.hint > above or left <= 0:
                 return tail
             seconds = min(left, POLL_SECONDS)
-            answer = await self._link().call(
-                partial(
-                    wire3.poll, ledger=ledger, above=above, milliseconds=round(seconds * 1000) or 1
-                ),
-                seconds + self._timeout,
-            )
-            if answer.status in ABSENT:
+            asked_at = loop.time()
+            may_have_news = await self._poll(ledger, above, seconds)
+            if not may_have_news and loop.time() - asked_at < POLL_PAUSE_SECONDS:
                 await asyncio.sleep(min(left, POLL_PAUSE_SECONDS))
-            elif answer.status != Status.OK:
-                raise self._error(ledger, NO_ENTRY, answer)
+
+    async def _poll(self, ledger: LedgerId, above: EntryId, seconds: float) -> bool:
+        """Have the bookie answer when its LAC is above an entry, or in time; return whether it says
+        that it is.
+        """
+        answer = await self._link().call(
+            partial(
+                wire3.poll, ledger=ledger, above=above, milliseconds=round(seconds * 1000) or 1
+            ),
+            seconds + self._timeout,
+        )
+        if answer.status in ABSENT:
+            return False
+        if answer.status != Status.OK:
+            raise self._error(ledger, NO_ENTRY, answer)
+        with self._reading_answers():
+            return answer.part.number(5, NO_ENTRY) > above
 
     # Entries held.
 
@@ -282,12 +312,14 @@ class ApacheBookie:
         check_range(first, last)
         link = self._link()
         held = self._acknowledged.within(ledger, first, last)
-        missing = held.missing(first, min(last, await self._entries.highest(link, ledger)))
-        async with aclosing(self._entries.held(link, ledger, missing)) as found:
-            async for entry, frame in found:
-                if frame is not None:
-                    held.add(entry)
-        await self._entries.force(link, ledger)  # on the connection that vouches for the entries
+        with self._reading_answers():
+            missing = held.missing(first, min(last, await self._entries.highest(link, ledger)))
+            async with aclosing(self._entries.held(link, ledger, missing)) as found:
+                async for entry, frame in found:
+                    if frame is not None:
+                        held.add(entry)
+            # On the connection that vouches for the entries.
+            await self._entries.force(link, ledger)
         return held.ranges()
 
     async def list_entries(
@@ -298,13 +330,14 @@ class ApacheBookie:
         if self._lists and (found := await self._listed(link, ledger)) is not None:
             return [(max(low, first), high) for low, high in found if high >= first]
         held = HeldIds()
-        highest = await self._entries.highest(link, ledger)
-        async with aclosing(self._entries.held(link, ledger, range(first, highest + 1))) as frames:
-            async for entry, frame in frames:
-                if frame is not None:
-                    held.add(entry)
-                if held and entry - first >= LOOKED_UP_MAX:
-                    break
+        with self._reading_answers():
+            wanted = range(first, await self._entries.highest(link, ledger) + 1)
+            async with aclosing(self._entries.held(link, ledger, wanted)) as frames:
+                async for entry, frame in frames:
+                    if frame is not None:
+                        held.add(entry)
+                    if held and entry - first >= LOOKED_UP_MAX:
+                        break
         return held.ranges()
 
     async def _listed(
@@ -328,10 +361,8 @@ class ApacheBookie:
             return None
         if answer.status != Status.OK:
             raise self._error(ledger, NO_ENTRY, answer)
-        try:
+        with self._reading_answers():
             return wire3.read_availability(answer.part.data(3))
-        except MalformedError as error:
-            raise BookieUnavailableError(self._bookie, str(error)) from error
 
     async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
         """Raise `UnsupportedError`: these bookies list no ledgers."""
@@ -346,8 +377,9 @@ class ApacheBookie:
         answer = await self._link().call(wire3.info)
         if answer.status != Status.OK:
             raise self._error(0, NO_ENTRY, answer)
-        total, free = answer.part.number(2, 0), answer.part.number(3, 0)
-        return BookieInfo(self._bookie, self._writable, free, total, None, None)
+        with self._reading_answers():
+            total, free = answer.part.number(2, 0), answer.part.number(3, 0)
+            return BookieInfo(self._bookie, self._writable, free, total, None, None)
 
 
 def _tell_both(first: Answered, second: Answered, outcome: Exception | None) -> None:
