@@ -312,6 +312,7 @@ class ApacheBookie:
         check_range(first, last)
         link = self._link()
         held = self._acknowledged.within(ledger, first, last)
+        self._acknowledged.forget_before(ledger, first)
         with self._reading_answers():
             missing = held.missing(first, min(last, await self._entries.highest(link, ledger)))
             async with aclosing(self._entries.held(link, ledger, missing)) as found:

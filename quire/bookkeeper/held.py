@@ -31,8 +31,11 @@ class HeldIds:
         """Add an id, or all ids up to `last`."""
         last = first if last is None else last
         ranges = self._ranges
-        if ranges and first == ranges[-1][1] + 1:  # nearly always
+        if ranges and first == ranges[-1][1] + 1:
             ranges[-1] = (ranges[-1][0], last)
+            return
+        if not ranges or first > ranges[-1][1]:  # a bookie of a stripe holds every second, say
+            ranges.append((first, last))
             return
         joined: list[tuple[EntryId, EntryId]] = []
         for low, high in sorted([*ranges, (first, last)]):
@@ -47,6 +50,10 @@ class HeldIds:
         cut = ((max(low, first), min(high, last)) for low, high in self._ranges)
         return HeldIds([each for each in cut if each[0] <= each[1]])
 
+    def drop_before(self, first: EntryId) -> None:
+        """Drop the ids below one."""
+        self._ranges = [(max(low, first), high) for low, high in self._ranges if high >= first]
+
     def missing(self, first: EntryId, last: EntryId) -> Iterator[EntryId]:
         """Yield the ids of first..last that are not among them now."""
         inside = self.within(first, last).ranges()
@@ -56,7 +63,11 @@ class HeldIds:
 
 
 class Acknowledged:
-    """The deferred entries that a bookie acknowledged on one connection, by ledger."""
+    """The deferred entries that a bookie acknowledged on one connection, by ledger.
+
+    A writer asks for what is not durable yet, so a question about later entries lets go of those
+    before them: the ids of a stripe are a range each, and would grow with the ledger.
+    """
 
     __slots__ = ("_ledgers",)
 
@@ -81,3 +92,9 @@ class Acknowledged:
         """Return the ids of a ledger within first..last."""
         held = self._ledgers.get(ledger)
         return HeldIds() if held is None else held.within(first, last)
+
+    def forget_before(self, ledger: LedgerId, first: EntryId) -> None:
+        """Forget the ids of a ledger below one; they are read if they are asked for again."""
+        held = self._ledgers.get(ledger)
+        if held is not None:
+            held.drop_before(first)
