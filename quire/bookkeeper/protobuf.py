@@ -28,6 +28,27 @@ _ONE_BYTE: Final = 0x7F
 """The largest number of one byte."""
 
 
+class FixedNumber(int):
+    """A number of four or eight bytes, in a field of a later release. It is written as it was read:
+    a reader that knows the field takes no other encoding.
+    """
+
+    __slots__ = ()
+    kind = FIXED32
+    size = 4
+
+
+class LongFixedNumber(FixedNumber):
+    """One of eight bytes."""
+
+    __slots__ = ()
+    kind = FIXED64
+    size = 8
+
+
+_FIXED: Final = {each.kind: each for each in (FixedNumber, LongFixedNumber)}
+
+
 class MalformedError(ValueError):
     """Bytes that do not make a message, or lack a field that a message must have."""
 
@@ -40,6 +61,8 @@ def number(value: int) -> bytes:
 def field(key: int, value: Value) -> bytes:
     """Return one field."""
     if isinstance(value, int):
+        if isinstance(value, FixedNumber):
+            return varint(key << 3 | value.kind) + value.to_bytes(value.size, "little")
         return varint(key << 3 | VARINT) + number(value)
     data = value.encode() if isinstance(value, str) else value
     return varint(key << 3 | BYTES) + varint(len(data)) + data
@@ -139,7 +162,7 @@ def _fields(data: bytes) -> dict[int, list[int | bytes]]:
                     raise MalformedError(f"field {key} ends after the message of {end} bytes")
                 value = data[at : at + size]
                 if kind != BYTES:
-                    value = int.from_bytes(value, "little")
+                    value = _FIXED[kind].from_bytes(value, "little")
                 at += size
             if key in found:
                 found[key].append(value)

@@ -33,8 +33,9 @@ class TextField(NamedTuple):
     value: Scalar | tuple[TextField, ...]
 
 
+# A comment ends with its line: were its last spaces those after it too, n comments had 2ⁿ readings.
 _TOKEN: Final = re.compile(
-    r"""\s*(?:\#[^\n]*\s*)*(?:
+    r"""\s*(?:\#[^\n]*(?:\n\s*|\Z))*(?:
         (?P<punctuation>[{}:<>;,])
       | (?P<number>-?[0-9]+)
       | (?P<word>[A-Za-z_][A-Za-z0-9_.]*)
@@ -43,7 +44,7 @@ _TOKEN: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-_END: Final = re.compile(r"\s*(?:#[^\n]*\s*)*\Z")
+_END: Final = re.compile(r"\s*(?:#[^\n]*(?:\n\s*|\Z))*\Z")
 _ESCAPE: Final = re.compile(rb"\\([0-7]{1,3}|[xX][0-9A-Fa-f]{1,2}|.)", re.DOTALL)
 _LETTERS: Final[dict[bytes, bytes]] = {
     b"n": b"\n",
