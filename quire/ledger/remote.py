@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import le, lt
 from typing import Any, Final, TypeVar
 
 from quire.aio.answer import Answered
@@ -285,7 +286,8 @@ class RemoteBookie:
     async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
         """See `Bookie.list_ledgers`."""
         request = _build(pb.ListLedgersRequest, bookie=self._bookie, first=first)
-        return await self._call_for_ranges("ListLedgers", request)
+        found = await self._call_for_ranges("ListLedgers", request)
+        return [(max(low, first), high) for low, high in found if high >= first]
 
     async def outlines(self, ledgers: Sequence[LedgerId]) -> list[Outline | None]:
         """See `Bookie.outlines`. A bookie of an older program raises `BookieUnavailableError`."""
@@ -334,9 +336,16 @@ class RemoteBookie:
             self._slow.tell(kind, trace, now(), request, about)
 
     async def _call_for_ranges(self, method: str, request: object) -> list[tuple[EntryId, EntryId]]:
+        """Return the ranges of an answer. A list is asked for piece by piece: an answer that is out
+        of order, or repeats an earlier one, would never come to its end.
+        """
         reply = await self._call(method, request, self._timeout)
-        if len(reply.bounds) % 2:
+        bounds = reply.bounds
+        if len(bounds) % 2:
             raise self._unavailable(f"{NO_MESSAGE}: its last range has no end")
+        lows, highs, nexts = bounds[::2], bounds[1::2], bounds[2::2]
+        if not (all(map(le, lows, highs)) and all(map(lt, highs, nexts))):
+            raise self._unavailable(f"{NO_MESSAGE}: its ranges do not ascend")
         return decode_ranges(reply)
 
     async def _answer(self, call: Awaitable[ReplyT], timeout: float) -> ReplyT:

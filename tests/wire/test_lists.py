@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 
 import grpc
@@ -11,6 +13,8 @@ import pytest
 
 from quire.bookie import list_all
 from quire.entry import ENTRY_MAX
+from quire.errors import BookieUnavailableError
+from quire.ledger.remote import RemoteBookie
 from quire.storage.serving import grpc_service
 from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
@@ -55,26 +59,61 @@ def test_a_client_that_knows_of_no_pieces_is_told_all(monkeypatch: pytest.Monkey
     asyncio.run(main())
 
 
-def test_a_bookie_that_knows_of_no_pieces_is_understood() -> None:
-    """It tells all of it, wherever it was to begin."""
-    everything = pb.ListEntriesReply(bounds=[0, 4, 9, 9]).SerializeToString()
+@asynccontextmanager
+async def answering(bounds: Sequence[int]) -> AsyncIterator[RemoteBookie]:
+    """A link to a bookie that answers every question for a list alike."""
+    everything = pb.ListEntriesReply(bounds=bounds).SerializeToString()
 
     async def answer(_: bytes, __: object) -> bytes:
         return everything
 
+    server = open_server()
+    address = bind(server, "127.0.0.1:0")
+    handler = grpc.unary_unary_rpc_method_handler(answer)
+    handlers = {"ListEntries": handler, "ListLedgers": handler}
+    service = grpc.method_handlers_generic_handler("quire.v1.Bookie", handlers)
+    server.add_generic_rpc_handlers((service,))
+    await server.start()
+    stub = far(address)
+    try:
+        yield stub
+    finally:
+        await stub.close()
+        await server.stop(None)
+
+
+def test_a_bookie_that_knows_of_no_pieces_is_understood() -> None:
+    """It tells all of it, wherever it was to begin."""
+
     async def main() -> None:
-        server = open_server()
-        address = bind(server, "127.0.0.1:0")
-        handlers = {"ListEntries": grpc.unary_unary_rpc_method_handler(answer)}
-        grpc_service = grpc.method_handlers_generic_handler("quire.v1.Bookie", handlers)
-        server.add_generic_rpc_handlers((grpc_service,))
-        await server.start()
-        stub = far(address)
-        try:
+        async with answering([0, 4, 9, 9]) as stub:
             assert await stub.list_entries(7, 3) == [(3, 4), (9, 9)]
             assert await list_all(partial(stub.list_entries, 7)) == [(0, 4), (9, 9)]
-        finally:
-            await stub.close()
-            await server.stop(None)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("bounds", "asked"),
+    [([0, 4, 3, 9], 0), ([5, 3], 0), ([0, 4, 4, 9], 0)],
+    ids=["out of order", "backwards", "overlapping"],
+)
+def test_a_list_that_does_not_ascend_is_no_answer(bounds: list[int], asked: int) -> None:
+    async def main() -> None:
+        async with answering(bounds) as stub:
+            for call in (stub.list_entries(7, asked), stub.list_ledgers(asked)):
+                with pytest.raises(BookieUnavailableError, match="do not ascend"):
+                    await call
+
+    asyncio.run(main())
+
+
+def test_a_bookie_that_tells_its_ledgers_again_and_again_is_asked_no_more() -> None:
+    """Its list would never come to an end, and take all memory."""
+
+    async def main() -> None:
+        async with answering([0, 4, 9, 9]) as stub:
+            assert await stub.list_ledgers(3) == [(3, 4), (9, 9)]
+            assert await list_all(stub.list_ledgers) == [(0, 4), (9, 9)]
 
     asyncio.run(main())
