@@ -8,8 +8,9 @@ and waits `ANSWER_SECONDS` at most; a client that does not answer is shown as it
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -37,45 +38,59 @@ ANSWER_SECONDS: Final = 2.0
 _collectors: WeakKeyDictionary[CollectorRegistry, ClientCollector] = WeakKeyDictionary()
 """The collector of each registry that an application gave to a client."""
 
+_changing: Final = threading.Lock()
+"""Held while a client comes or goes, and while a scrape looks which are there: a client that ends
+meanwhile is counted once. Never held while a loop is asked."""
+
 
 @contextmanager
 def shown_in(registry: CollectorRegistry) -> Iterator[ClientMeter]:
     """Show a client's figures in a registry while the block runs; yields its meter."""
-    collector = _collectors.get(registry)
-    if collector is None:
-        collector = _collectors[registry] = ClientCollector()
-        registry.register(collector)
     client = _Shown(CountingMeter(), asyncio.get_running_loop())
-    collector.clients.append(client)
+    with _changing:
+        collector = _collectors.get(registry)
+        if collector is None:
+            collector = ClientCollector()
+            registry.register(collector)
+            _collectors[registry] = collector
+        collector.clients.append(client)
     try:
         yield client.meter
     finally:
-        collector.clients.remove(client)
-        collector.past.merge(client.meter)
+        with _changing:
+            collector.clients.remove(client)
+            collector.past.merge(client.meter)
 
 
 class _Shown:
-    """A client's meter and the loop that owns it."""
+    """A client's meter and the loop that owns it: only there it is looked at while the loop runs.
+    A dictionary that gains a key while another thread goes through it ends a scrape.
+    """
 
     def __init__(self, meter: CountingMeter, loop: asyncio.AbstractEventLoop) -> None:
         self.meter = meter
         self._loop = loop
-        self._seen: list[Figures] = []
+        self._seen = CountingMeter(), list[Figures]()
 
-    def seen(self) -> list[Figures]:
-        """Return the figures of its handles, as of now if the loop answers."""
-        if _running() is self._loop:
-            self._seen = self.meter.seen()
-        elif self._loop.is_running():
-            asking = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
-            try:
-                self._seen = asking.result(ANSWER_SECONDS)
-            except TimeoutError:
-                asking.cancel()
+    def seen(self) -> tuple[CountingMeter, list[Figures]]:
+        """Return its counts, and the figures of its handles, as of now if the loop answers."""
+        if _running() is self._loop or not self._loop.is_running():
+            self._look()
+        else:
+            answered = threading.Event()
+            with suppress(RuntimeError):  # it was closed meanwhile
+                self._loop.call_soon_threadsafe(self._answer, answered)
+                answered.wait(ANSWER_SECONDS)
         return self._seen
 
-    async def _look(self) -> list[Figures]:
-        return self.meter.seen()
+    def _answer(self, answered: threading.Event) -> None:
+        self._look()
+        answered.set()
+
+    def _look(self) -> None:
+        counts = CountingMeter()
+        counts.merge(self.meter)
+        self._seen = counts, self.meter.seen()
 
 
 class ClientCollector(Collector):
@@ -93,10 +108,13 @@ class ClientCollector(Collector):
     def collect(self) -> list[Metric]:
         """Return everything that is shown."""
         total, seen = CountingMeter(), list[Figures]()
-        for client in list(self.clients):
-            seen += client.seen()
-            total.merge(client.meter)
-        total.merge(self.past)
+        with _changing:
+            clients = list(self.clients)
+            total.merge(self.past)
+        for client in clients:
+            counts, figures = client.seen()
+            total.merge(counts)
+            seen += figures
         return [
             information("quire_client_info", {"version": __version__}),
             *_counted(total),

@@ -23,6 +23,11 @@ K = TypeVar("K")
 
 OK: Final = "ok"
 
+ELECTIONS_MAX: Final = 1000
+"""Elections whose terms are counted, each under a label of its own. A gateway stands in one for
+each log that it writes and each group of Kafka, and clients choose these names: those that it won
+or lost longest ago are forgotten."""
+
 UNKNOWN: Final = "unknown"
 """The outcome of an append without an answer."""
 
@@ -216,11 +221,11 @@ class CountingMeter(ClientMeter):
 
     def elected(self, election: str) -> None:
         """See `ClientMeter.elected`."""
-        self.terms_won[election] += 1
+        _count(self.terms_won, election)
 
     def lost(self, election: str) -> None:
         """See `ClientMeter.lost`."""
-        self.terms_lost[election] += 1
+        _count(self.terms_lost, election)
 
     def watch(self, handle: object) -> None:
         """See `ClientMeter.watch`."""
@@ -238,6 +243,10 @@ class CountingMeter(ClientMeter):
         self.pushed_entries += other.pushed_entries
         for mine, its in zip(self._counters(), other._counters(), strict=True):
             mine.update(its)
+        for election, terms in other.terms_won.items():
+            _count(self.terms_won, election, terms)
+        for election, terms in other.terms_lost.items():
+            _count(self.terms_lost, election, terms)
         _merge(self.recoveries, other.recoveries)
         _merge(self.takeovers, other.takeovers)
         _merge(self.fetches, other.fetches)
@@ -245,7 +254,13 @@ class CountingMeter(ClientMeter):
 
     def _counters(self) -> Iterator[Counter[str]]:
         yield from (self.append_outcomes, self.replacements, self.hedges, self.subscription_ends)
-        yield from (self.terms_won, self.terms_lost)
+
+
+def _count(counts: Counter[str], election: str, terms: int = 1) -> None:
+    """Count terms of an election; forget those that were counted longest ago."""
+    counts[election] = counts.pop(election, 0) + terms  # it is the last one now
+    while len(counts) > ELECTIONS_MAX:
+        del counts[next(iter(counts))]
 
 
 def _merge(into: dict[K, Durations], more: dict[K, Durations]) -> None:

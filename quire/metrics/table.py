@@ -250,8 +250,10 @@ _CLIENT: Final = (
     *_rows(
         *(Owner.CLIENT, Kind.COUNTER),
         {
-            "quire_elections_won_total": "terms that this client began",
-            "quire_elections_lost_total": "terms that ended before this client resigned",
+            "quire_elections_won_total": "terms that this client began, in each of the 1,000 "
+            "elections that it won last",
+            "quire_elections_lost_total": "terms that ended before this client resigned, in each "
+            "of the 1,000 elections that it lost last",
         },
         "election",
     ),

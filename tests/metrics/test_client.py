@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import ExitStack, suppress
+from itertools import count
 from typing import Any
 
 import pytest
@@ -13,7 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 import quire
 from quire.errors import AppendOutcomeUnknownError
 from quire.ledger.options import LedgerOptions
+from quire.metrics import client as client_figures
 from quire.metrics.client import shown_in
+from quire.metrics.meter import ELECTIONS_MAX
 from quire.metrics.table import METRICS, Owner
 from quire.testing import MemoryCluster
 from quire.version import __version__
@@ -210,3 +214,93 @@ async def test_a_scrape_from_another_thread_asks_the_loop() -> None:
         meter.appended(3, 0.1)
         shown = await asyncio.to_thread(scrape, registry)
     assert shown['quire_append_total{outcome="ok"}'] == 3
+
+
+class Acting:
+    """A handle without figures. A scrape that looks at it does something else."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._act = act
+
+    def _figures(self) -> None:
+        self._act()
+
+
+async def test_a_client_that_ends_during_a_scrape_is_counted_once() -> None:
+    registry, ending = CollectorRegistry(), ExitStack()
+    ending.enter_context(shown_in(registry)).appended(3, 0.1)
+    with shown_in(registry) as other:
+        handle = Acting(ending.close)
+        other.watch(handle)
+        assert scrape(registry)['quire_append_total{outcome="ok"}'] == 3
+        assert scrape(registry)['quire_append_total{outcome="ok"}'] == 3
+
+
+@pytest.mark.real_time
+async def test_a_scrape_from_another_thread_counts_in_the_loop() -> None:
+    """There a count that appears meanwhile does not end it."""
+    registry, loop, numbers = CollectorRegistry(), asyncio.get_running_loop(), count()
+
+    class Outcome(str):
+        """Names an error that is counted for the first time while it is looked at elsewhere."""
+
+        def __hash__(self) -> int:
+            with suppress(RuntimeError):
+                if asyncio.get_running_loop() is loop:
+                    return super().__hash__()
+            meter.fetched(f"Error{next(numbers)}", 0.1)
+            return super().__hash__()
+
+    with shown_in(registry) as meter:
+        for each in map(Outcome, ("ok", "NoSuchEntryError")):
+            meter.fetched(each, 0.1)
+        shown = await asyncio.to_thread(scrape, registry)
+    assert shown['quire_read_seconds_count{outcome="ok"}'] == 1
+
+
+class EndingLoop:
+    """A loop that ends while it is asked: it is closed by then, or never comes to the question."""
+
+    def __init__(self, way: str) -> None:
+        self._way = way
+
+    def is_running(self) -> bool:
+        return True
+
+    def call_soon_threadsafe(self, *_: object) -> None:
+        if self._way == "closed":
+            raise RuntimeError("Event loop is closed")
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("way", ["closed", "stopped"])
+async def test_a_client_with_a_loop_that_ends_is_shown_as_it_was(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_figures, "ANSWER_SECONDS", 0.01)
+    registry = CollectorRegistry()
+    with shown_in(registry) as meter:
+        meter.appended(3, 0.1)
+        await asyncio.to_thread(scrape, registry)
+        monkeypatch.setattr(
+            client_figures._collectors[registry].clients[0], "_loop", EndingLoop(way)
+        )
+        after = await asyncio.to_thread(scrape, registry)
+    assert after['quire_append_total{outcome="ok"}'] == 3
+
+
+async def test_elections_of_the_past_are_forgotten() -> None:
+    """Clients of a gateway name its groups: a label for each would grow without end."""
+    registry = CollectorRegistry()
+    for part in range(3):
+        with shown_in(registry) as meter:
+            for number in range(ELECTIONS_MAX):
+                meter.elected(f"group {part}.{number}")
+                meter.lost(f"group {part}.{number}")
+                meter.elected("orders")
+            shown = scrape(registry)
+        for family in ("won", "lost"):
+            name = f"quire_elections_{family}_total"
+            assert sum(each.startswith(name) for each in shown) == ELECTIONS_MAX
+        assert shown['quire_elections_won_total{election="orders"}'] == (part + 1) * ELECTIONS_MAX
+        assert f'quire_elections_lost_total{{election="group {part}.0"}}' in shown
