@@ -61,7 +61,7 @@ class _Awaited(NamedTuple):
 class PendingAppends:
     """The appends that wait, and what each waits for."""
 
-    __slots__ = ("_answered", "_awaited", "_loop", "_meter", "_waiting")
+    __slots__ = ("_answered", "_awaited", "_expired", "_loop", "_meter", "_waiting")
 
     def __init__(self, meter: ClientMeter = SILENT_METER, answered: EntryId = NO_ENTRY) -> None:
         """`answered` is the last entry that was answered before."""
@@ -70,6 +70,9 @@ class PendingAppends:
         self._answered = answered
         self._waiting: deque[Request] = deque()
         self._awaited: deque[_Awaited] = deque()
+        self._expired: tuple[EntryId, float] | None = None
+        """The last entry whose caller got no answer in time, and when the first such caller called.
+        None once it is confirmed: the meter is told how long it took."""
 
     @property
     def is_waiting(self) -> bool:
@@ -130,6 +133,11 @@ class PendingAppends:
         if lac <= self._answered and not (awaited and awaited[0].last <= lac):
             return
         oldest = self.oldest
+        if self._expired is not None:
+            last, started = self._expired
+            oldest = started
+            if last <= lac:
+                self._expired = None
         while awaited and awaited[0].last <= lac:
             _, answer, result, _ = awaited.popleft()
             if not answer.done():
@@ -153,17 +161,26 @@ class PendingAppends:
         forever.
         """
         while self._awaited and self._awaited[0].started + timeout <= now:
-            last, answer, _, _ = self._awaited.popleft()
-            self._meter.failed_append(UNKNOWN)
+            last, answer, result, started = self._awaited.popleft()
             _fail(answer, unknown(last))
+            if result != range(0):  # else it appended nothing: it waited for those before it
+                self._note_unknown(last, started)
         while self._waiting and self._waiting[0].started + timeout <= now:
             request = self._waiting.popleft()
-            if request.pushed and request.first is not None:
-                self._meter.failed_append(UNKNOWN)
+            if not request.payloads:
+                _fail(request.admitted or request.answer, refused())
+            elif request.pushed and request.first is not None:
+                self._note_unknown(request.first + request.pushed - 1, request.started)
                 _fail(request.admitted or request.answer, unknown(request.first))
             else:
                 self._meter.failed_append(REFUSED)
                 _fail(request.admitted or request.answer, refused())
+
+    def _note_unknown(self, last: EntryId, started: float) -> None:
+        """Count an append that got no answer in time; its entries may be confirmed later."""
+        self._meter.failed_append(UNKNOWN)
+        since = started if self._expired is None else self._expired[1]
+        self._expired = last, since
 
 
 def _fail(future: asyncio.Future[Any], error: QuireError) -> None:

@@ -15,6 +15,7 @@ from quire.errors import (
     QuireError,
 )
 from quire.ledger.pending_appends import PendingAppends, Request
+from quire.metrics.meter import ClientMeter
 from tests.support.virtual import virtually
 
 
@@ -154,5 +155,74 @@ def test_an_alarm_set_for_an_append_finds_it_due(started: float, timeout: float)
         assert appends.oldest is not None
         appends.expire(appends.oldest + timeout, timeout, unknown, refused)
         assert isinstance(answer.exception(), AppendOutcomeUnknownError)
+
+    virtually(main)
+
+
+class Heard(ClientMeter):
+    """Keeps what it is told of appends."""
+
+    def __init__(self) -> None:
+        self.answered: list[tuple[int, float]] = []
+        self.failed: list[str] = []
+
+    def appended(self, entries: int, seconds: float) -> None:
+        self.answered.append((entries, seconds))
+
+    def failed_append(self, outcome: str) -> None:
+        self.failed.append(outcome)
+
+
+def test_entries_that_are_confirmed_after_their_callers_gave_up_took_that_long() -> None:
+    async def main() -> None:
+        heard, begun = Heard(), asyncio.get_running_loop().time()
+        appends, room = PendingAppends(heard), Room(4)
+        for each in (request(1, at=begun), request(3, at=begun + 1.0)):
+            appends.wait(each)
+        appends.admit(room.push, -1)
+        await asyncio.sleep(10.0)
+        appends.expire(begun + 10.0, 5.0, unknown, refused)
+        await asyncio.sleep(10.0)
+        appends.resolve(1)
+        late = request(1, at=begun + 19.0)
+        appends.wait(late)
+        room.room = 1
+        assert appends.admit(room.push, 3) == 4
+        appends.resolve(3)
+        appends.resolve(4)
+        assert heard.answered == [(2, 20.0), (2, 20.0), (1, 1.0)]
+        assert heard.failed == ["unknown", "unknown"]
+
+    virtually(main)
+
+
+def test_a_part_of_an_append_is_timed_too() -> None:
+    async def main() -> None:
+        heard, begun = Heard(), asyncio.get_running_loop().time()
+        appends, room = PendingAppends(heard), Room(2)
+        appends.wait(request(3, at=begun))
+        appends.admit(room.push, -1)
+        await asyncio.sleep(10.0)
+        appends.expire(begun + 10.0, 5.0, unknown, refused)
+        appends.resolve(1)
+        assert heard.answered == [(2, 10.0)]
+        assert heard.failed == ["unknown"]
+
+    virtually(main)
+
+
+def test_a_call_that_appends_nothing_is_no_append() -> None:
+    """`drain`, `force` and `close` wait in the same queues."""
+
+    async def main() -> None:
+        heard, begun = Heard(), asyncio.get_running_loop().time()
+        appends, room = PendingAppends(heard), Room(1)
+        calls = [request(count, at=begun) for count in (1, 0, 1, 0)]
+        for each in calls:
+            appends.wait(each)
+        appends.admit(room.push, -1)
+        appends.expire(begun + 10.0, 5.0, unknown, refused)
+        assert all(isinstance(each.answer.exception(), QuireError) for each in calls)
+        assert heard.failed == ["unknown", "refused"]
 
     virtually(main)
