@@ -42,6 +42,7 @@ from quire.metastore.metered import metered
 from quire.metastore.place import resolve_store
 from quire.metrics.meter import SILENT_METER, ClientMeter
 from quire.metrics.registry import CollectorRegistry
+from quire.observer import SILENT, Observer
 from quire.opening import Opening
 from quire.service.snapshots import Snapshots
 from quire.steady import machine_clock
@@ -153,6 +154,15 @@ def open_contexts(tls: TlsOptions | None) -> Contexts | None:
     return None if tls is None else Contexts(Certificates(tls, clock=time.time))
 
 
+def _observing(cluster: ApacheCluster | None) -> contextlib.AbstractContextManager[Observer]:
+    """Return the observer of a client. Bookies of Apache's tell no events, and those of a client
+    prove nothing alone.
+    """
+    if cluster is not None:
+        return contextlib.nullcontext(SILENT)
+    return observing("client", str(os.getpid()))
+
+
 @contextlib.asynccontextmanager
 async def _connected(
     store: str,
@@ -176,7 +186,7 @@ async def _connected(
         handles = OpenHandles(leave_timeout, meter)
         opened = metered(await open_store(uri, timeout=timeout), meter)
         stack.push_async_callback(handles.release, "the metadata store", opened.close)
-        observer = stack.enter_context(observing("client", str(os.getpid())))
+        observer = stack.enter_context(_observing(cluster))
         records: LedgerRecords
         if cluster is None:
             metadata_store = observed(opened, observer)

@@ -5,7 +5,8 @@
     DIRECTORY/bookie-ID-N.ndjson    the N-th life of a bookie
     DIRECTORY/client-PID-N.ndjson   a client of a process: `connect` makes one
     DIRECTORY/bookie-ID-N.2.ndjson  the second part, begun when the first had a sixteenth of all
-    DIRECTORY/CUT                   parts were removed: the files cannot be compared any more
+    DIRECTORY/CUT                   parts were removed, or a process could not write on: the files
+                                    cannot be compared any more
 
 This is the one place that reads the variables; `connect` and `serve` ask here. The format is in
 docs/formats.md ("Event files"), how to compare the files with the specification in docs/testing.md.
@@ -13,7 +14,8 @@ docs/formats.md ("Event files"), how to compare the files with the specification
 A line is written before the call returns, by one write and without a buffer: nothing that another
 process could have seen is missing after `kill -9`. A write that fails ends the file; the observed
 program goes on. An event costs some microseconds: this is for tests and for finding out, not for
-production.
+production. A client of ledgers on Apache BookKeeper writes no events: its bookies tell none, and a
+writer alone proves nothing.
 
 A process that begins a file or a part removes the oldest parts of all processes until the directory
 is within its bound; a file that is removed while its process writes it is lost. `CUT` is made
@@ -47,7 +49,7 @@ PARTS: Final = 16
 """A part has a sixteenth of the bound, so a sixteenth of what is kept goes at a time."""
 
 CUT: Final = "CUT"
-"""The file that says that parts were removed."""
+"""The file that says that events are missing."""
 
 _log = logging.getLogger(__name__)
 
@@ -174,6 +176,9 @@ class EventLog(Observer):
         except OSError as error:
             _log.warning("events are not written any more, %s ends here: %s", self.path, error)
             self.close()
+            # The program goes on: its file would end as if it had been killed.
+            with suppress(OSError):
+                (self.path.parent / CUT).touch()
 
     def _put(self, kind: str, fields: dict[str, Any]) -> None:
         """Write a line. Raises OSError."""

@@ -107,6 +107,7 @@ def test_a_write_that_fails_ends_the_file(
     log.fenced(9)
     assert len(lines(log.path)) == 1
     assert caplog.text.count("events are not written any more") == 1
+    assert (tmp_path / CUT).exists(), "the program went on: its file says too little"
 
 
 def size_of(directory: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -17,6 +18,7 @@ from quire.bookkeeper.registration import PROTOCOL, encode_registration
 from quire.bookkeeper.status import Status
 from quire.bookkeeper.wire3 import SIZE, Operation
 from quire.errors import ConfigurationError, NotEnoughBookiesError, OpenedReadOnlyError
+from quire.event_log import VARIABLE
 from quire.ledger.quorum import Replication
 from quire.metastore.memory import MemoryStore, MemoryTree
 from quire.metastore.shared import offer_tree, withdraw_tree
@@ -143,3 +145,15 @@ async def test_options_that_cannot_help_are_refused(tmp_path: Path) -> None:
         async with quire.connect(f"{URI}&write=true") as client:
             with pytest.raises(NotEnoughBookiesError):
                 await client.create_ledger(Replication(5, 3, 2))
+
+
+async def test_a_client_of_another_system_tells_no_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its bookies tell none, so the specification would refuse what it told of itself."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    async with cluster(), quire.connect(f"{URI}&write=true") as client:
+        writer = await client.create_ledger()
+        await writer.append(b"x")
+        await writer.close()
+    assert os.listdir(tmp_path) == []

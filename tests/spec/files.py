@@ -46,12 +46,13 @@ class DamagedError(Exception):
 
 
 class CutError(DamagedError):
-    """The oldest events were removed, and nothing can be said of the others."""
+    """Events were removed or not written, and nothing can be said of the others."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(
-            f"{directory} was cut to its bound: the oldest events are removed, and nothing can be "
-            f"said of the others; set {BYTES_VARIABLE} higher, or record a shorter run"
+            f"{directory} was cut: the oldest events were removed, or a process could not write "
+            f"on, and nothing can be said of the others; set {BYTES_VARIABLE} higher, free space "
+            "on the disk, or record a shorter run"
         )
 
 
