@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 from quire.bookkeeper import text_format
 from quire.bookkeeper.protobuf import Field, MalformedError, Message, as_text, encode
 from quire.bookkeeper.text_format import Name, TextField
-from quire.entry import DigestKind, LedgerId, access_key, key_check
+from quire.entry import DigestKind, EntryId, LedgerId, access_key, key_check
 from quire.errors import CorruptRecordError, InvalidRequestError, LedgerClosedError
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
@@ -97,6 +97,8 @@ class ApacheRecord:
     custom: tuple[tuple[str, bytes], ...] = ()
     unknown: bytes = b""
     """Fields of a later release, of records of version 3."""
+    unknown_of_fragments: Mapping[EntryId, bytes] = field(default_factory=dict)
+    """The same of each fragment that has some, by its first entry."""
 
     def with_metadata(self, metadata: LedgerMetadata) -> ApacheRecord:
         """Return the record with other metadata; everything else stays as it is."""
@@ -113,7 +115,7 @@ class ApacheRecord:
         fields = self._fields()
         if self.version == 2:
             return head + text_format.render(_pairs(fields)).encode()
-        body = encode(_binary(fields)) + self.unknown
+        body = encode(_binary(fields, self.unknown_of_fragments)) + self.unknown
         return head + varint(len(body)) + body
 
     def _fields(self) -> list[tuple[int, object]]:
@@ -216,12 +218,19 @@ def _of_message(
     )
     ctime = message.number(CTIME) if message.has(CTIME) else None
     unknown = message.unknown(range(1, 13))
-    return ApacheRecord(metadata, version, password, ctime, custom, unknown)
+    of_fragments = dict(map(_unknown_of_fragment, message.parts(SEGMENT)))
+    kept = {first: each for first, each in of_fragments.items() if each}
+    return ApacheRecord(metadata, version, password, ctime, custom, unknown, kept)
 
 
 def _fragment(data: bytes) -> Fragment:
     part = Message(data)
     return Fragment(part.number(2), tuple(as_text(1, each) for each in part.parts(1)))
+
+
+def _unknown_of_fragment(data: bytes) -> tuple[EntryId, bytes]:
+    part = Message(data)
+    return part.number(2), part.unknown((1, 2))
 
 
 def _custom(data: bytes) -> tuple[str, bytes]:
@@ -255,12 +264,15 @@ def _delimited(body: bytes) -> bytes:
     return body[at:]
 
 
-def _binary(fields: Iterable[tuple[int, object]]) -> Iterator[Field]:
+def _binary(
+    fields: Iterable[tuple[int, object]], unknown_of_fragments: Mapping[EntryId, bytes]
+) -> Iterator[Field]:
     for key, value in fields:
         match value:
             case Fragment():
                 seats: list[Field] = [(1, bookie) for bookie in value.bookies]
-                yield key, encode([*seats, (2, value.first)])
+                unknown = unknown_of_fragments.get(value.first, b"")
+                yield key, encode([*seats, (2, value.first)]) + unknown
             case (str() as name, bytes() as data):
                 yield key, encode([(1, name), (2, data)])
             case int() | bytes() | None:

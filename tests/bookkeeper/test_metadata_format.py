@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.bookkeeper.metadata_format import HEAD, decode, new_record, token_number
-from quire.bookkeeper.protobuf import MalformedError, Message, encode
+from quire.bookkeeper.protobuf import MalformedError, Message, encode, field
 from quire.bookkeeper.text_format import TextField, parse, render
 from quire.entry import DigestKind, access_key, key_check
 from quire.errors import CorruptRecordError, InvalidRequestError
@@ -74,6 +74,24 @@ def test_a_change_keeps_the_rest_of_the_record() -> None:
         (("app", b"interop"),),
         encode([(77, b"later")]),
     )
+
+
+def test_a_change_keeps_later_fields_of_fragments() -> None:
+    metadata = LedgerMetadata(
+        *(7, Replication(1, 1, 1), DigestKind.CRC32C, key_check(access_key(b"pw"))),
+        (Fragment(0, ("b1",)), Fragment(5, ("b2",))),
+    )
+    body = new_record(metadata, b"pw").encode()[len(HEAD) + 3 :]
+    first, second = (encode([(1, bookie), (2, at)]) for bookie, at in (("b1", 0), ("b2", 5)))
+    later = encode([(9, b"later")])
+    body = body.replace(field(6, second), field(6, second + later))
+    assert field(6, first) in body
+    record = decode("/p", 7, HEAD + b"3\n" + bytes([len(body)]) + body, DigestKind.CRC32)
+    assert record.encode() == HEAD + b"3\n" + bytes([len(body)]) + body
+    longer = metadata.with_fragment(Fragment(5, ("b3",))).with_fragment(Fragment(8, ("b4",)))
+    after = record.with_metadata(longer).encode()
+    assert field(6, encode([(1, "b3"), (2, 5)]) + later) in after
+    assert after.count(b"later") == 1
 
 
 def test_a_number_of_a_fixed_size_is_kept_as_it_was_written() -> None:
