@@ -18,6 +18,7 @@ import errno
 import json
 import os
 import tempfile
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -151,52 +152,102 @@ class ArchiveWriter:
                 self._partial.unlink()
 
 
-def verify_archive(source: Path) -> Summary:
-    """Read a whole backup file and return its summary.
+class Archive:
+    """A whole backup file, open for reading; a context manager.
+
+    It stays the same file, whatever is given its name meanwhile. Of a file that is written over in
+    place no other bytes are believed than those that were verified.
 
     Raises:
         ConfigurationError: the file cannot be read.
         CorruptStorageError: it is not a backup, it was cut short, or a byte of it is wrong.
     """
-    summary: Summary | None = None
-    records = 0
-    for item in _items(source):
-        if isinstance(item, Summary):
-            summary = item
-        else:
-            records += 1
-    if summary is None or summary.records != records:
-        raise CorruptStorageError(str(source), "it was cut short: its last line is missing")
-    return summary
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+        self._sums = array("I")
+        """By line: the checksum of the file up to its end. A million lines take 4 MB."""
+        try:
+            self._file: BinaryIO = source.open("rb")
+        except OSError as error:
+            raise self._unreadable(error) from error
+        try:
+            self.summary: Final = self._verify()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def records(self) -> Iterator[Saved]:
+        """Yield the records. Raises `CorruptStorageError` where the file changed since it was
+        verified.
+        """
+        read = 0
+        for expected, (item, total) in zip(self._sums, self._items(), strict=False):
+            if total != expected:
+                break
+            if isinstance(item, Saved):
+                read += 1
+                yield item
+        if read != self.summary.records:
+            raise CorruptStorageError(
+                str(self._source),
+                "it was changed while it was read: put the file back as it was, and repeat",
+            )
+
+    def _verify(self) -> Summary:
+        summary: Summary | None = None
+        records = 0
+        for item, total in self._items():
+            self._sums.append(total)
+            if isinstance(item, Summary):
+                summary = item
+            else:
+                records += 1
+        if summary is None or summary.records != records:
+            raise CorruptStorageError(
+                str(self._source), "it was cut short: its last line is missing"
+            )
+        return summary
+
+    def _items(self) -> Iterator[tuple[Saved | Summary, int]]:
+        try:
+            self._file.seek(0)
+            yield from _items(self._source, self._file)
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: OSError) -> ConfigurationError:
+        return ConfigurationError(f"{self._source} cannot be read: {error.strerror or error}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
 
-def read_archive(source: Path) -> Iterator[Saved]:
-    """Yield the records of a backup file that was verified. Raises as `verify_archive`."""
-    for item in _items(source):
-        if isinstance(item, Saved):
-            yield item
+def verify_archive(source: Path) -> Summary:
+    """Read a whole backup file and return its summary. Raises as `Archive`."""
+    with Archive(source) as archive:
+        return archive.summary
 
 
-def _items(source: Path) -> Iterator[Saved | Summary]:
-    try:
-        file = source.open("rb")
-    except OSError as error:
-        raise ConfigurationError(f"{source} cannot be read: {error.strerror}") from error
-    with file:
-        if file.readline(len(MAGIC)) != MAGIC:
-            raise CorruptStorageError(str(source), "it is not a backup of a metadata store")
-        crc: int = google_crc32c.value(MAGIC)
-        number, is_over = 1, False
-        while line := file.readline(LINE_BYTES_MAX):
-            number += 1
-            if is_over:
-                raise CorruptStorageError(str(source), "data follows its last line")
-            item = _parsed(source, number, line)
-            is_over = isinstance(item, Summary)
-            if isinstance(item, Summary) and line != _last_line(item, crc):
-                raise CorruptStorageError(str(source), "its checksum does not match")
-            crc = google_crc32c.extend(crc, line)
-            yield item
+def _items(source: Path, file: BinaryIO) -> Iterator[tuple[Saved | Summary, int]]:
+    """Yield each record with the checksum of the file up to its end; the last line, too."""
+    if file.readline(len(MAGIC)) != MAGIC:
+        raise CorruptStorageError(str(source), "it is not a backup of a metadata store")
+    crc: int = google_crc32c.value(MAGIC)
+    number, is_over = 1, False
+    while line := file.readline(LINE_BYTES_MAX):
+        number += 1
+        if is_over:
+            raise CorruptStorageError(str(source), "data follows its last line")
+        item = _parsed(source, number, line)
+        is_over = isinstance(item, Summary)
+        if isinstance(item, Summary) and line != _last_line(item, crc):
+            raise CorruptStorageError(str(source), "its checksum does not match")
+        crc = google_crc32c.extend(crc, line)
+        yield item, crc
 
 
 def _parsed(source: Path, number: int, line: bytes) -> Saved | Summary:

@@ -26,7 +26,7 @@ from typing import Final
 
 from quire.errors import ConfigurationError, CorruptStorageError, NodeExistsError, NoSuchNodeError
 from quire.ledger.ids import encode_counter
-from quire.metadata.archive import Saved, Summary, read_archive, verify_archive
+from quire.metadata.archive import Archive, Saved, Summary
 from quire.metastore.changes import Create
 from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, LEDGER_IDS, RESTORING, RIGHTS
@@ -60,21 +60,22 @@ async def restore(
 
     Raises:
         ConfigurationError: the store is not empty, or the restore of another file was cut short.
-        CorruptStorageError: the file is not a whole backup.
+        CorruptStorageError: the file is not a whole backup, or it was written over meanwhile.
 
     Cancellation: repeat the call with the same file.
     """
-    summary = verify_archive(source)
-    await _mark(store, summary)
     cluster: Cluster | None = None
     ruled = False
-    for done, record in enumerate(read_archive(source), 1):
-        if record.path == CLUSTER:
-            cluster = Cluster.decode(record.value)
-        elif record.path not in (LEDGER_IDS, MARKER):
-            ruled = ruled or record.path == RIGHTS
-            await _write(store, record)
-        on_progress(done, summary.records)
+    with Archive(source) as archive:
+        summary = archive.summary
+        await _mark(store, summary)
+        for done, record in enumerate(archive.records(), 1):
+            if record.path == CLUSTER:
+                cluster = Cluster.decode(record.value)
+            elif record.path not in (LEDGER_IDS, MARKER):
+                ruled = ruled or record.path == RIGHTS
+                await _write(store, record)
+            on_progress(done, summary.records)
     if cluster is None:
         raise CorruptStorageError(str(source), f"it has no {CLUSTER}")
     skipped = (rng or random.SystemRandom()).randint(1, INCARNATIONS_SKIPPED_MAX)

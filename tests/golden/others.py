@@ -13,7 +13,7 @@ from typing import Any
 from quire.event_log import EventLog
 from quire.log.cold.reader import ParquetEntries
 from quire.log.manifest.cold_files import ColdFile
-from quire.metadata.archive import ArchiveWriter, Saved, Summary, read_archive, verify_archive
+from quire.metadata.archive import Archive, ArchiveWriter, Saved, Summary
 from quire.storage.disk.local import LocalDisk
 from tests.golden import make_directory
 from tests.golden.golden import Golden
@@ -36,7 +36,8 @@ def _read_archive(data: bytes) -> Any:
     with tempfile.TemporaryDirectory() as directory:
         source = Path(directory) / "backup"
         source.write_bytes(data)
-        return list(read_archive(source)), verify_archive(source)
+        with Archive(source) as archive:
+            return list(archive.records()), archive.summary
 
 
 def _write_events() -> bytes:

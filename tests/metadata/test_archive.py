@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.errors import ConfigurationError, CorruptStorageError
-from quire.metadata.archive import ArchiveWriter, Saved, Summary, read_archive, verify_archive
+from quire.metadata.archive import Archive, ArchiveWriter, Saved, Summary, verify_archive
 
 RECORDS = [
     Saved("/quire/a", b"one"),
@@ -32,7 +32,8 @@ def written(target: Path) -> Path:
 def test_a_backup_comes_back(tmp_path: Path) -> None:
     source = written(tmp_path / "backup")
     assert verify_archive(source) == SUMMARY
-    assert list(read_archive(source)) == RECORDS
+    with Archive(source) as archive:
+        assert list(archive.records()) == RECORDS
     assert source.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in tmp_path.iterdir()] == ["backup"]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from quire.errors import (
     ConfigurationError,
+    CorruptStorageError,
     InvalidRequestError,
     NoSuchNodeError,
     StoreOutcomeUnknownError,
@@ -205,6 +207,53 @@ def test_cut_short_anywhere_it_is_repeated_and_nothing_is_believed_before(tmp_pa
                 await adopt(new)
                 assert (await new.get(ledger_path(4))).value == b"a ledger"
         assert steps > 8
+
+    asyncio.run(main())
+
+
+class Meanwhile(MemoryStore):
+    """Something happens to the backup after it was verified, and before it is read."""
+
+    happens: Callable[[], object] = staticmethod(lambda: None)
+
+    async def commit(self, changes: Sequence[Change]) -> dict[str, int]:
+        self.happens()
+        return await super().commit(changes)
+
+
+def test_a_file_that_takes_the_name_of_a_backup_is_not_mixed_into_it(tmp_path: Path) -> None:
+    """As by a job that gives the newest backup always the same name."""
+
+    async def main() -> None:
+        old, younger, new = MemoryStore(), MemoryStore(), Meanwhile()
+        await filled(old)
+        await filled(younger, 9)
+        made = await back_up(old, tmp_path / "backup", 1)
+        await back_up(younger, tmp_path / "younger", 2)
+        new.happens = lambda: (tmp_path / "younger").replace(tmp_path / "backup")
+        assert await restore(new, tmp_path / "backup") == made
+        with pytest.raises(NoSuchNodeError):
+            await new.get(ledger_path(5))
+
+    asyncio.run(main())
+
+
+def test_a_backup_that_is_cut_short_while_it_is_read_is_not_a_whole_one(tmp_path: Path) -> None:
+    """As by a copy over the file that is under way, or is broken off at the end of a line."""
+
+    async def main() -> None:
+        old, new, backup = MemoryStore(), Meanwhile(), tmp_path / "backup"
+        await filled(old, 4000)
+        made = await back_up(old, backup, 1)
+        whole = backup.read_bytes()
+        new.happens = lambda: os.truncate(backup, whole.rindex(b"\n", 0, len(whole) // 2) + 1)
+        with pytest.raises(CorruptStorageError, match="changed while it was read"):
+            await restore(new, backup)
+        with pytest.raises(ConfigurationError, match="cut short"):
+            await adopt(new)
+        backup.write_bytes(whole)
+        assert await restore(new, backup) == made
+        assert (await new.get(ledger_path(3999))).value == b"a ledger"
 
     asyncio.run(main())
 
