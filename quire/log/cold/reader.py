@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyarrow import compute, fs
@@ -29,15 +30,24 @@ from quire.errors import (
     CorruptStorageError,
     HandleClosedError,
     NoSuchEntryError,
+    NoSuchLedgerError,
 )
 from quire.log.cold.checksums import CheckedFile
 from quire.log.cold.parquet import FORMAT, HEADS, KEY
 from quire.log.cold.tier import locate
 from quire.log.manifest.cold_files import ColdFile, is_any_logs
 from quire.log.records.batch import UNPLACED, Base, BatchHeader, Compression, assemble_batch
-from quire.log.segment_store.port import SegmentFacts, StirredWatch
+from quire.log.segment_store.port import SegmentFacts, SegmentSource, StirredWatch
 
 T = TypeVar("T")
+
+OpenLedger: TypeAlias = Callable[[], Awaitable[SegmentSource]]
+"""Opens the ledger of a segment in a file, while bookies keep it."""
+
+_log = logging.getLogger(__name__)
+
+UNSOUND: Final = (ColdFileMissingError, CorruptStorageError)
+"""What says that a file has no copy of an entry."""
 
 BODY: Final = (*HEADS, "payload", "columns", "sealed")
 _DAMAGE: Final = (
@@ -253,15 +263,21 @@ def _whole(table: Any, name: str) -> Any:
 
 
 class ColdReader(Handle):
-    """Port `SegmentSource`: a sealed segment in a file."""
+    """Port `SegmentSource`: a sealed segment in a file.
+
+    As long as bookies keep the segment's ledger, `kept` opens it. It is read from there on when the
+    file turns out to be gone or damaged: the records are not lost.
+    """
 
     is_closed: Final = True
 
-    def __init__(self, file: ParquetEntries, last: EntryId) -> None:
+    def __init__(self, file: ParquetEntries, last: EntryId, kept: OpenLedger | None = None) -> None:
         self.ledger: Final = file.ledger
         self.facts: Final = SegmentFacts(file.ledger, {}, b"", last)
         self._file: ParquetEntries | None = file
         self._last = last
+        self._kept = kept
+        self._other: SegmentSource | None = None
         self._reading = asyncio.Lock()
 
     async def _in_thread(self, work: Callable[[ParquetEntries], T]) -> T:
@@ -269,6 +285,28 @@ class ColdReader(Handle):
             raise HandleClosedError(f"reader of ledger {self.ledger}")
         async with self._reading:
             return await in_thread(partial(work, self._file))  # one thread's at a time
+
+    async def _read(
+        self,
+        from_file: Callable[[ParquetEntries], T],
+        from_ledger: Callable[[SegmentSource], Awaitable[T]],
+    ) -> T:
+        if self._other is None:
+            try:
+                return await self._in_thread(from_file)
+            except UNSOUND as error:
+                return await from_ledger(await self._open_other(error))
+        return await from_ledger(self._other)
+
+    async def _open_other(self, error: Exception) -> SegmentSource:
+        """Return the ledger. Without it, raise the error of the file."""
+        async with self._reading:
+            if self._other is None:
+                self._other = await _open_kept(self._kept, self.ledger, error)
+        if self._file is None:  # closed meanwhile
+            await self._other.close()
+            raise HandleClosedError(f"reader of ledger {self.ledger}")
+        return self._other
 
     async def last_confirmed(self) -> EntryId:
         """Return the last entry."""
@@ -278,11 +316,15 @@ class ColdReader(Handle):
 
     async def read_entry(self, entry: EntryId) -> Entry:
         """Return one entry. Raises `NoSuchEntryError`, and see the module."""
-        return await self._in_thread(lambda file: file.read_entry(entry))
+        return await self._read(
+            lambda file: file.read_entry(entry), lambda other: other.read_entry(entry)
+        )
 
     async def read_head(self, entry: EntryId) -> bytes:
         """Return an entry's payload as far as `decode_header` looks."""
-        return await self._in_thread(lambda file: file.read_head(entry))
+        return await self._read(
+            lambda file: file.read_head(entry), lambda other: other.read_head(entry)
+        )
 
     async def read_runs(
         self, first: EntryId, last: EntryId | None = None
@@ -293,7 +335,14 @@ class ColdReader(Handle):
         if self._file is None:
             raise HandleClosedError(f"reader of ledger {self.ledger}")
         for group in self._file.groups(first, end):
-            read = await self._in_thread(lambda file, group=group: file.read(group))  # type: ignore[misc]
+            try:
+                read = await self._in_thread(lambda file, group=group: file.read(group))  # type: ignore[misc]
+            except UNSOUND as error:
+                other = await self._open_other(error)
+                async with aclosing(other.read_runs(expected, end)) as runs:
+                    async for run in runs:
+                        yield run
+                return
             run = [each for each in read if first <= each.entry <= end]
             for each in run:
                 if each.entry != expected:
@@ -317,12 +366,38 @@ class ColdReader(Handle):
         return StirredWatch()
 
     async def close(self) -> None:
-        """Release the file."""
+        """Release the file, and the ledger."""
         self._file = None
+        if self._other is not None:
+            await self._other.close()
 
 
 async def open_file(
-    cold: ColdFile, ledger: LedgerId, last: EntryId, base: Base | None
-) -> ColdReader:
-    """Open a segment's file. The module's head names the errors."""
-    return ColdReader(await asyncio.to_thread(ParquetEntries, cold, ledger, base), last)
+    cold: ColdFile,
+    ledger: LedgerId,
+    last: EntryId,
+    base: Base | None,
+    kept: OpenLedger | None = None,
+) -> SegmentSource:
+    """Open a segment's file, or its ledger if bookies keep it and the file cannot be believed.
+
+    `kept` opens that ledger. The module's head names the errors; besides, those of `kept`.
+    """
+    try:
+        file = await asyncio.to_thread(ParquetEntries, cold, ledger, base)
+    except UNSOUND as error:
+        return await _open_kept(kept, ledger, error)
+    return ColdReader(file, last, kept)
+
+
+async def _open_kept(kept: OpenLedger | None, ledger: LedgerId, error: Exception) -> SegmentSource:
+    """Open the ledger of a file with an error. Without the ledger, raise the error: a missing file
+    may lie on a disk that is not mounted, which the lack of a ledger does not tell.
+    """
+    if kept is None:
+        raise error
+    _log.warning("%s: reading ledger %d from the bookies", error, ledger)
+    try:
+        return await kept()
+    except NoSuchLedgerError:
+        raise error from None

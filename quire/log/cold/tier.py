@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from quire.errors import ColdTierError, ConfigurationError, CorruptStorageError
+from quire.log.cold.checksums import CheckedFile
 from quire.log.manifest.cold_files import ATTEMPTS, ColdFile, attempt_of, is_ours, is_probe, join
 
 _PROBE: Final = b"quire wrote this to see whether it can, and removes it\n"
@@ -90,15 +91,27 @@ def settle(cold: ColdFile, log_id: str) -> None:
 
 
 def is_there(cold: ColdFile, log_id: str) -> bool:
-    """Whether a file that a manifest names is in its place, as large as it was.
+    """Whether a file that a manifest names is in its place, as large as it was, and ends as it did.
 
-    A bucket that vanished looks like an empty one. Raises `ColdTierError`, `CorruptStorageError`,
-    `ConfigurationError`.
+    A bucket that vanished looks like an empty one. Another file of the same size, or one whose end
+    a crash made zeros, has not the footer that was written. Raises `ColdTierError`,
+    `CorruptStorageError`, `ConfigurationError`.
     """
     system, path = _ours(cold.uri, log_id)
     with tier_errors(cold.uri):
         found = system.get_file_info(path)
-    return bool(found.type == fs.FileType.File and found.size == cold.size)
+        if found.type != fs.FileType.File or found.size != cold.size:
+            return False
+        with system.open_input_file(path) as file:
+            return _has_footer(cold, file)
+
+
+def _has_footer(cold: ColdFile, file: Any) -> bool:
+    try:
+        CheckedFile(cold.uri, lambda at, count: file.read_at(count, at), cold.size, cold.checksum)
+    except CorruptStorageError:
+        return False
+    return True
 
 
 def delete_file(uri: str, log_id: str) -> None:

@@ -124,7 +124,8 @@ class Offload:
 
         Raises:
             NoSuchLogError: the log does not exist.
-            ColdTierError: the file system does not answer.
+            ColdTierError: the file system does not answer; or the tier has none of the log's files
+                any more, as when another disk, or none, is mounted there.
             ConfigurationError: the target cannot be used; or it has files of this log that its
                 manifest does not name. After a rebuild they may be the only copies of records.
         """
@@ -138,6 +139,8 @@ class Offload:
         # Files are listed before the manifest is read for the edit. A process that has written a
         # file since then has named the tier first.
         found = set.union(*await asyncio.to_thread(door(uri).list_files, tier, seen.log_id))
+        if tier in seen.tiers and not found:
+            await self._check_is_empty(seen, tier)
 
         def change(manifest: LogManifest) -> LogManifest:
             if manifest.log_id != seen.log_id:
@@ -155,6 +158,21 @@ class Offload:
         manifest = await self._edit(change)
         moved = [each async for each in Walk(manifest, skips=_is_all_moved, wants=_is_movable)]
         return tier, moved
+
+    async def _check_is_empty(self, seen: LogManifest, tier: str) -> None:
+        """Raise `ColdTierError` if a tier that was found empty should have a file.
+
+        Files that were written there would be hidden as soon as the right disk is mounted again.
+        """
+        async for each in Walk(seen, skips=_is_all_hot, wants=lambda each: _is_in(each, tier)):
+            for now in await self.find([each.number]):
+                if now.ledger == each.ledger and _is_in(now, tier):
+                    raise ColdTierError(
+                        tier,
+                        f"it has no file of log {seen.name!r}, and segment {each.number} should be "
+                        "in a file there: mount the disk that has the files, or choose another "
+                        "place",
+                    )
 
     async def write(self, segment: Segment, tier: str, *, password: bytes = b"") -> ColdFile:
         """Write a segment into a file, verify the file by reading it, and return it for `commit`.
@@ -188,7 +206,8 @@ class Offload:
                 for entry in run:
                     content.add(entry.payload)
 
-            await self._copy(replace(segment, cold=cold), password, count)
+            alone = cold._replace(alone=True)  # a reader without a file would take the ledger
+            await self._copy(replace(segment, cold=alone), password, count)
             if content.value != file.content.value:
                 reason = f"read back as {content.value:08x}, written as {file.content.value:08x}"
                 raise CorruptStorageError(cold.uri, reason)
@@ -252,9 +271,9 @@ class Offload:
     async def release(self) -> LogManifest:
         """Delete the ledgers of all segments that are in files; first move them to `doomed`.
 
-        A ledger is deleted only if the file exists and has its size. Otherwise the ledger stays,
-        and readers use it. Raises `NoSuchLogError` and `ColdTierError`. For a missing file
-        `ColdTierError` is raised after all other ledgers are deleted.
+        A ledger is deleted only if the file exists and has its size and its footer. Otherwise the
+        ledger stays, and readers use it. Raises `NoSuchLogError` and `ColdTierError`. For a missing
+        or damaged file `ColdTierError` is raised after all other ledgers are deleted.
         """
         away: list[Segment] = []
         manifest, _ = await self._record.read()
@@ -270,7 +289,7 @@ class Offload:
             if found is not None and found.cold is not None and found.cold == each.cold:
                 raise ColdTierError(
                     found.cold.uri,
-                    f"the file is missing, or is not {found.cold.size} bytes; bookies keep ledger "
+                    "the file is missing or differs from the written file; bookies keep ledger "
                     f"{each.ledger} of segment {each.number}, and readers use it: put the file "
                     "back, then offload again",
                 )
@@ -405,6 +424,14 @@ def is_orphan(manifest: LogManifest, name: str) -> bool:
 
 def _is_movable(segment: Segment) -> bool:
     return segment.end is not None and segment.cold is None
+
+
+def _is_all_hot(of: Summary) -> bool:
+    return not of.cold
+
+
+def _is_in(segment: Segment, tier: str) -> bool:
+    return segment.cold is not None and segment.cold.tier == tier
 
 
 def _is_all_moved(of: Summary) -> bool:

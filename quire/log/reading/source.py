@@ -6,12 +6,11 @@ imported only for a segment in a file.
 
 from __future__ import annotations
 
-import logging
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from quire.entry import EntryId
-from quire.errors import ColdFileMissingError
 from quire.extras import needed_for
 from quire.log.manifest.cold_files import ColdFile
 from quire.log.records.batch import Base
@@ -19,9 +18,6 @@ from quire.log.segment_store.port import SegmentSource, SegmentStore
 
 if TYPE_CHECKING:
     from types import ModuleType
-
-
-_log = logging.getLogger(__name__)
 
 
 async def open_source(
@@ -34,22 +30,17 @@ async def open_source(
 ) -> SegmentSource:
     """Open the source of a segment's entries, without disturbing its writer.
 
-    If the file is missing and bookies still keep the ledger, the ledger is opened. Raises the
-    ledger's errors. For a file also raises `MissingExtraError` (pyarrow is not installed),
-    `ColdFileMissingError`, `CorruptStorageError` and `ColdTierError`.
+    As long as bookies keep the ledger, it is read where the file is missing or cannot be believed.
+    Raises the ledger's errors. For a file also raises `MissingExtraError` (pyarrow is not
+    installed), `ColdFileMissingError`, `CorruptStorageError` and `ColdTierError`.
     """
     if cold is None:
         return await segments.open(ledger, password=password)
     assert last is not None, "a segment in a file is sealed"
     with _cold(cold.uri):
         from quire.log.cold import reader
-    try:
-        return await reader.open_file(cold, ledger, last, base)
-    except ColdFileMissingError:
-        if cold.alone:
-            raise
-        _log.warning("%s is missing: reading ledger %d from the bookies", cold.uri, ledger)
-        return await segments.open(ledger, password=password)
+    kept = None if cold.alone else partial(segments.open, ledger, password=password)
+    return await reader.open_file(cold, ledger, last, base, kept)
 
 
 def parquet(uri: str) -> ModuleType:

@@ -19,7 +19,7 @@ from pyarrow import dataset
 from quire.errors import ConfigurationError, NoSuchLogError
 from quire.log.cold import tier as cold_tier
 from quire.log.cold.parquet import FileWriter
-from quire.log.cold.reader import open_file
+from quire.log.cold.reader import ColdReader, open_file
 from quire.log.maintenance.offload import is_orphan
 from quire.log.manifest import manifest
 from quire.log.manifest.cold_files import ATTEMPTS, ColdFile
@@ -367,6 +367,7 @@ def test_a_reader_goes_on_when_its_file_moves(
             assert first.cold is not None
             assert first.end is not None
             reader = await open_file(first.cold, first.ledger, first.end.last_entry, first.base)
+            assert isinstance(reader, ColdReader)
             (path, *_) = files(tmp_path)
             waiting = path.parent / ATTEMPTS / path.name
             path.rename(waiting)
