@@ -20,6 +20,7 @@ from quire.ledger.screening import whole_among
 from quire.ledger.writer import LedgerWriter
 from quire.metadata.check import Finding, check_ledgers
 from quire.metadata.recordless import RecordlessLedgers, find_recordless
+from quire.metastore.layout import COOKIES
 from quire.metastore.store import MetadataStore
 
 
@@ -262,7 +263,7 @@ class LedgerClient:
         yet.
 
         Returns:
-            The ledgers by bookie, and the bookies that did not answer.
+            The ledgers by bookie, and the bookies of the cluster that did not answer.
 
         Raises:
             StoreUnavailableError: the metadata store does not answer.
@@ -270,7 +271,8 @@ class LedgerClient:
         Cancellation: ends the call only: nothing is changed.
         """
         timeout = self._options.request_timeout
-        return await find_recordless(self._roster, self._catalog, timeout)
+        members = await self._store.children(COOKIES)
+        return await find_recordless(self._roster, self._catalog, timeout, members)
 
     def check_ledgers(self) -> AsyncGenerator[tuple[int, int, Finding | None], None]:
         """Compare every ledger with the entries that the bookies hold (metadata/check.py).

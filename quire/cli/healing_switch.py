@@ -82,10 +82,17 @@ def _of_pause(pause: Pause) -> dict[str, Value]:
     return {"reason": pause.reason, "by": pause.by, **times}
 
 
+def _seen(summary: Summary, now: int) -> str:
+    is_ahead = summary.at_ms > now + 1000
+    return (
+        f"{duration(summary.age_seconds(now))} {'ahead of the clock here' if is_ahead else 'ago'}"
+    )
+
+
 def _lines(summary: Summary, switch: Switch, now: int) -> dict[str, object]:
     lines: dict[str, object] = {
         "state": _state(summary, switch, now),
-        "seen": f"{duration(summary.age_seconds(now))} ago by {summary.by}, epoch {summary.epoch}",
+        "seen": f"{_seen(summary, now)} by {summary.by}, epoch {summary.epoch}",
         "ledgers": f"{summary.indexed} of {summary.ledgers} known",
         "lost": ", ".join(summary.lost) or "none",
         "asked": _asked(summary, now),

@@ -116,8 +116,10 @@ class Summary:
         return sum(map(self.count, kinds))
 
     def age_seconds(self, now_ms: int) -> float:
-        """Return how old it is at a time."""
-        return max(0, now_ms - self.at_ms) / 1000
+        """Return how far it is from a time. A summary that a wrong clock dated ahead is as
+        old as it is far ahead: its auditor may have ended since.
+        """
+        return abs(now_ms - self.at_ms) / 1000
 
     def says_the_same(self, other: Summary) -> bool:
         """Whether another summary differs in nothing but time."""

@@ -203,6 +203,9 @@ def _of_healing(facts: ClusterFacts) -> Iterator[Finding]:
     if age > REPORT_SECONDS:
         text = f"no auditor has reported for {duration(age)}: nothing is healed"
         remedy = "start bookies without --no-auditor, or `quire autorecovery`"
+        if summary.at_ms > facts.clock_ms:
+            text = f"the auditor's last report is dated {duration(age)} ahead: it may have ended"
+            remedy = f"correct the clocks here and of {summary.by}; the next report tells"
         yield Finding(Severity.WARNING, "no-auditor", text, remedy)
     if summary.state is Auditing.MASS_LOSS:
         remedy = "look at the network first; `quire healing go` heals all the same"

@@ -39,19 +39,23 @@ class RecordlessLedgers(NamedTuple):
 
     ledgers: Sequence[Recordless]
     silent: Mapping[BookieId, str]
-    """Registered bookies that did not answer, and why; their ledgers are not known."""
+    """Bookies that did not answer, and why; their ledgers are not known."""
 
 
 async def find_recordless(
-    roster: BookieRoster, catalog: LedgerCatalog, request_timeout: float
+    roster: BookieRoster,
+    catalog: LedgerCatalog,
+    request_timeout: float,
+    members: Iterable[BookieId] = (),
 ) -> RecordlessLedgers:
     """Return the ledgers that a registered bookie holds and that have no record in the store.
 
-    Changes nothing. A bookie is given `request_timeout` seconds for each piece of a list. Raises
-    the store's errors.
+    Changes nothing. A bookie is given `request_timeout` seconds for each piece of a list. Those of
+    the `members` of the cluster that are not registered count as silent. Raises the store's errors.
     """
     held: dict[BookieId, Ranges] = {}
-    silent: dict[BookieId, str] = {}
+    registered = {each.bookie for each in roster.known()}
+    silent = {each: "it is not registered" for each in members if each not in registered}
     async with QuorumCall[BookieId, Ranges]() as asking:
         for each in roster.known():
             asking.ask(each.bookie, _ledgers_of(roster, each.bookie, request_timeout))

@@ -89,6 +89,12 @@ TABLE: dict[str, tuple[ClusterFacts, Severity, set[str]]] = {
     ),
     "an auditor that reports": (cluster(*UPS, summary=summary(age=300.0)), OK, set()),
     "an auditor that is gone": (cluster(*UPS, summary=summary(age=301.0)), WARNING, {"no-auditor"}),
+    "an auditor that reports by a clock that is ahead": (
+        cluster(*UPS, summary=summary(age=-301.0)),
+        WARNING,
+        {"no-auditor"},
+    ),
+    "clocks that differ a little": (cluster(*UPS, summary=summary(age=-300.0)), OK, set()),
     "paused": (
         cluster(*UPS, switch=Switch(Pause("x", "anna", NOW - 1000, NOW + 1000))),
         WARNING,

@@ -65,3 +65,15 @@ def test_a_long_list_comes_in_pieces() -> None:
             assert len(found.ledgers) == 3
 
     virtually(main)
+
+
+def test_a_bookie_that_was_not_started_yet_is_named() -> None:
+    """Right after a restore: what it holds is not known, and may be all that there is."""
+
+    async def main() -> None:
+        async with MemoryCluster(3) as cluster:
+            members = [*cluster.bookies, "late"]
+            found = await find_recordless(cluster.roster, cluster.catalog, 1.0, members)
+            assert found.silent == {"late": "it is not registered"}
+
+    virtually(main)
