@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from quire.aio.timing import time_limit
@@ -29,7 +29,7 @@ from quire.ledger.stored_records import StoredRecords
 from quire.metastore.layout import MOVES, STANDINGS, standing_path
 from quire.metastore.standing import Standing, Wish
 from quire.metastore.store import MetadataStore
-from quire.repair.assignments import Assignment
+from quire.repair.assignments import Assignment, held_places
 from quire.repair.orders import StoredOrders
 from quire.repair.plan import Plan, plan_holes, plan_places
 
@@ -49,7 +49,7 @@ class Progressed:
 
     done: int = 0
     left: dict[BookieId, list[LedgerId]] = field(default_factory=dict)
-    """Ledgers that bookies did not copy in time; they stay asked for."""
+    """Ledgers that bookies did not copy in time, and stay asked for, or were told not to copy."""
 
 
 def _raise(answer: tuple[object, QuireError | None]) -> None:
@@ -213,21 +213,35 @@ class Healing:
         now = asyncio.get_running_loop().time
         left, moved = {each.ledger: each for each in wanted}, now()
         asked: set[LedgerId] = set()
+        unmade: list[LedgerId] = []
         while left:
             value = await orders.add(left[each] for each in left if each not in asked)
             open_now = {each.ledger for each in value.open}
-            for done in asked - open_now:
-                del left[done]
-            if asked - open_now:
-                count(len(asked - open_now))
+            for ended in sorted(asked - open_now):
                 moved = now()
+                if await self._is_made(left.pop(ended)):
+                    count(1)
+                else:
+                    unmade.append(ended)
             asked = open_now.intersection(left)
-            if left and now() - moved > patience:
-                progressed.left[bookie] = sorted(left)
-                return
+            if not left or now() - moved > patience:
+                break
             with suppress(TimeoutError):
                 async with time_limit(min(LOOK_SECONDS, patience)):
                     await orders.changed()
+        if left or unmade:
+            progressed.left[bookie] = sorted([*left, *unmade])
+
+    async def _is_made(self, assignment: Assignment) -> bool:
+        """Tell whether the places of an assignment are taken that is not open any more. It may have
+        been taken back, by `cancel`. Nothing tells that of entries that a bookie lacked.
+        """
+        try:
+            metadata = (await self._records.read(assignment.ledger)).metadata
+        except NoSuchLedgerError:
+            return True
+        former = [replace(each, new=each.old) for each in assignment.replicas]
+        return not any(held_places(metadata, [each]) for each in former)
 
     async def orders(self) -> dict[BookieId, list[Assignment]]:
         """Return the open assignments of all bookies that have some."""
