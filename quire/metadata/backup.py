@@ -30,6 +30,7 @@ from quire.metastore.layout import (
     BOOKIES,
     CLIENTS,
     CLUSTER,
+    ELECTIONS,
     LEDGER_IDS,
     LEDGERS,
     LOG_JOBS,
@@ -37,6 +38,7 @@ from quire.metastore.layout import (
     PAGES,
     SERVICES,
     ledger_path,
+    parent_of,
     parse_ledger,
 )
 from quire.metastore.record import decode_record
@@ -86,7 +88,10 @@ async def back_up(
             on_progress(archive.records)
         met: set[LedgerId] = set()
         for shard in await store.children(LEDGERS):
-            async for record in _walk(store, f"{LEDGERS}/{shard}"):
+            above = f"{LEDGERS}/{shard}"
+            async for record in _walk(store, above):
+                if record.path == above:  # its last ledger was deleted
+                    continue
                 archive.add(record)
                 met.add(parse_ledger(record.path.rpartition("/")[2]))
                 on_progress(archive.records)
@@ -111,18 +116,22 @@ async def _walk(store: MetadataStore, path: str) -> AsyncGenerator[Saved, None]:
     """Yield the records at and below a path; ledgers, pages, jobs and sessions are passed over
     from above.
     """
-    try:
+    value: bytes | None = None
+    with suppress(NoSuchNodeError):  # deleted meanwhile, or only a place for others
         value = (await store.get(path)).value
-    except NoSuchNodeError:
-        value = b""
     names = await store.children(path)
-    if value or not names:
+    if value or (value is not None and not names):
         yield Saved(path, value)
     for name in names:
         below = f"{path}/{name}"
-        if below not in _APART and name != CANDIDATES:
+        if below not in _APART and not _is_queue(path, name):
             async for record in _walk(store, below):
                 yield record
+
+
+def _is_queue(path: str, name: str) -> bool:
+    """Whether a name below a path is the queue of an election. A log, too, may have the name."""
+    return name == CANDIDATES and parent_of(path) == ELECTIONS
 
 
 async def _read(store: MetadataStore, logs: LogArchiver, path: str) -> Naming | None:

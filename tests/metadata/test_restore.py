@@ -27,7 +27,21 @@ from quire.metadata.backup import back_up
 from quire.metadata.restore import MARKER, restore
 from quire.metastore.changes import Change
 from quire.metastore.cluster import Cluster, read_cluster
-from quire.metastore.layout import BOOKIES, CLUSTER, LEDGER_IDS, RIGHTS, ledger_path, log_path
+from quire.metastore.layout import (
+    BOOKIES,
+    CLUSTER,
+    LEDGER_IDS,
+    LEDGERS,
+    RIGHTS,
+    cookie_path,
+    cursor_path,
+    election_candidate_prefix,
+    election_candidates_path,
+    election_epoch_path,
+    ledger_path,
+    log_path,
+    service_path,
+)
 from quire.metastore.memory import MemoryStore
 from quire.metastore.sqlite import SqliteStore
 from quire.metastore.store import MetadataStore
@@ -68,6 +82,70 @@ def test_a_store_comes_back_but_for_sessions_and_trust(tmp_path: Path) -> None:
             await LedgerIds(new, random.Random(2)).next()
         with pytest.raises(StoreWentBackError):
             await back_up(new, tmp_path / "again", 2)
+
+    asyncio.run(main())
+
+
+def test_what_users_call_candidates_is_saved(tmp_path: Path) -> None:
+    """Only the queue of an election has sessions."""
+
+    async def main() -> None:
+        old, new = MemoryStore(), MemoryStore()
+        await filled(old)
+        name = "candidates"
+        kept = [log_path(name), cursor_path(name, name), service_path(name), cookie_path(name)]
+        kept.append(election_epoch_path(name))
+        for path in kept:
+            await old.create(path, b"kept")
+        session = await old.open_session(60)
+        await session.create_sequential(election_candidate_prefix(name), b"stands")
+        await back_up(old, tmp_path / "backup", 1)
+        await restore(new, tmp_path / "backup")
+        for path in kept:
+            assert (await new.get(path)).value == b"kept"
+        for election in ("office", name):
+            assert await new.children(election_candidates_path(election)) == []
+
+    asyncio.run(main())
+
+
+class Deleting(MemoryStore):
+    """A ledger and a cursor are deleted as soon as they were listed."""
+
+    gone = (ledger_path(3), cursor_path("a log", "a cursor"))
+
+    async def children(self, path: str) -> list[str]:
+        names = await super().children(path)
+        for each in self.gone:
+            if each.rpartition("/")[0] == path and each.rpartition("/")[2] in names:
+                await self.delete(each)
+        return names
+
+
+def test_a_record_that_is_deleted_meanwhile_does_not_come_back_empty(tmp_path: Path) -> None:
+    async def main() -> None:
+        old, new = Deleting(), MemoryStore()
+        await filled(old)
+        await old.create(Deleting.gone[1], b"a cursor")
+        await back_up(old, tmp_path / "backup", 1)
+        await restore(new, tmp_path / "backup")
+        for path in Deleting.gone:
+            with pytest.raises(NoSuchNodeError):
+                await new.get(path)
+        assert (await new.get(ledger_path(4))).value == b"a ledger"
+
+    asyncio.run(main())
+
+
+def test_a_shard_that_a_crash_left_empty_ends_no_backup(tmp_path: Path) -> None:
+    async def main() -> None:
+        old, new = MemoryStore(), MemoryStore()
+        await filled(old, 1)
+        await old.delete(ledger_path(0))
+        await back_up(old, tmp_path / "backup", 1)
+        await restore(new, tmp_path / "backup")
+        assert await new.children(LEDGERS) == []
+        await adopt(new)
 
     asyncio.run(main())
 
