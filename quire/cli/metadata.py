@@ -12,7 +12,7 @@ import click
 from quire.cli.inventory import ranges_text
 from quire.cli.output import note, print_json, progress_of
 from quire.cli.settings import Settings, run, with_settings
-from quire.errors import CorruptEntryError
+from quire.errors import CorruptEntryError, IntegrityError
 from quire.metadata.adopt import adopt as adopt_store
 from quire.metadata.archive import Summary, verify_archive
 from quire.metadata.backup import back_up
@@ -165,7 +165,8 @@ def check(settings: Settings) -> None:
     """Compare every ledger with the entries that bookies hold. Changes nothing.
 
     Prints ledgers with entries that are lost, short of copies, or beyond the end that the record
-    names (the ledger continued after a backup). The exit code is 9 if entries are lost or beyond.
+    names (the ledger continued after a backup), and ledgers with a damaged record. The exit code is
+    9 if entries are lost or beyond, or a record is damaged.
 
     Also prints ledgers that bookies hold without a record in the store: they were created after a
     backup that was put back, or they were deleted and not collected yet. They do not change the
@@ -201,6 +202,8 @@ async def _check(settings: Settings) -> None:
         )
     if losses:
         first = losses[0]
+        if first.damage:
+            raise IntegrityError(first.damage)
         entry = first.lost[0][0] if first.lost else first.beyond or 0
         reason = "no bookie that answered has it" if first.lost else "it is beyond the recorded end"
         raise CorruptEntryError(first.ledger, entry, reason)
@@ -236,10 +239,12 @@ def _print_finding(settings: Settings, each: Finding) -> None:
                 "short": short,
                 "beyond": each.beyond,
                 "silent": list(each.silent),
+                "damage": each.damage,
             }
         )
         return
-    parts = [f"lost {ranges_text(each.lost)}"] if each.lost else []
+    parts = [each.damage] if each.damage else []
+    parts += [f"lost {ranges_text(each.lost)}"] if each.lost else []
     parts += [f"short of copies {ranges_text(each.short)}"] if each.short else []
     parts += [f"held beyond its end, up to {each.beyond}"] if each.beyond is not None else []
     parts += [f"no answer from {', '.join(each.silent)}"] if each.silent else []

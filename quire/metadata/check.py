@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
 from quire.entry import EntryId, LedgerId
-from quire.errors import NoSuchLedgerError
+from quire.errors import CorruptRecordError, NoSuchLedgerError
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.inventory import Inventory, take_inventory
 from quire.ledger.ranges import Ranges
@@ -29,11 +29,13 @@ class Finding(NamedTuple):
     """The highest entry that a bookie holds after the end that the record names."""
     silent: Sequence[str]
     """Bookies that must hold entries of it and did not answer."""
+    damage: str = ""
+    """Why the ledger's record cannot be believed; nothing else is known of the ledger then."""
 
     @property
     def is_loss(self) -> bool:
         """Whether something is lost, or will be if it is left as it is."""
-        return bool(self.lost) or self.beyond is not None
+        return bool(self.lost or self.damage) or self.beyond is not None
 
 
 async def check_ledgers(
@@ -41,7 +43,8 @@ async def check_ledgers(
 ) -> AsyncGenerator[tuple[int, int, Finding | None], None]:
     """Compare every ledger; yield the number done, the total, and the defects of the last.
 
-    Changes nothing. Raises the store's errors.
+    Changes nothing. A damaged record is a defect of its ledger, and hides no other. Raises the
+    store's errors.
     """
     ledgers = await catalog.list()
     for done, ledger in enumerate(ledgers, 1):
@@ -49,6 +52,9 @@ async def check_ledgers(
             inventory = await take_inventory(catalog.records, roster, ledger, request_timeout)
         except NoSuchLedgerError:  # deleted meanwhile
             yield done, len(ledgers), None
+            continue
+        except CorruptRecordError as error:
+            yield done, len(ledgers), Finding(ledger, [], [], None, [], str(error))
             continue
         yield done, len(ledgers), judge(inventory)
 

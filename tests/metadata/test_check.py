@@ -8,7 +8,10 @@ from quire.ledger.inventory import compare
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.ledger.ranges import Ranges
-from quire.metadata.check import judge
+from quire.metadata.check import check_ledgers, judge
+from quire.metastore.layout import ledger_path
+from tests.support.memory_cluster import MemoryCluster
+from tests.support.virtual import virtually
 
 BOOKIES = ("b0", "b1", "b2")
 OPEN = LedgerMetadata(7, Replication(3, 3, 2), DigestKind.CRC32C, "k", (Fragment(0, BOOKIES),))
@@ -19,7 +22,7 @@ GONE = BookieUnavailableError("b2", "down")
 def found(metadata: LedgerMetadata, *answers: Ranges | QuireError, other: Ranges = ()) -> object:
     said = dict(zip(BOOKIES, answers, strict=True))
     finding = judge(compare(metadata, {**said, "b9": other}))
-    return finding and finding[1:]
+    return finding and finding[1:5]
 
 
 def test_a_whole_ledger_is_nothing_to_tell() -> None:
@@ -40,3 +43,26 @@ def test_entries_beyond_the_recorded_end_are_told_whichever_bookie_holds_them() 
     whole: Ranges = [(0, 4)]
     assert found(CLOSED, whole, whole, whole, other=[(3, 6)]) == ([], [], 6, [])
     assert found(CLOSED, whole, [(0, 5)], whole) == ([], [], 5, [])
+
+
+def test_a_damaged_record_is_told_and_hides_no_other_ledger() -> None:
+    async def main() -> None:
+        async with MemoryCluster(3) as cluster:
+            for _ in range(3):
+                writer = await cluster.catalog.create()
+                await writer.append(b"entry")
+                await writer.close()
+            path = ledger_path(0)
+            await cluster.store.put(path, b"", (await cluster.store.get(path)).version)
+            cluster.bookies[cluster.holders(2, 0)[0]].ledgers[2].frames.clear()
+            found = [each async for each in check_ledgers(cluster.roster, cluster.catalog, 1.0)]
+            assert [done for done, _, _ in found] == [1, 2, 3]
+            damaged, sound, short = (each for _, _, each in found)
+            assert damaged is not None
+            assert path in damaged.damage
+            assert damaged.is_loss
+            assert sound is None
+            assert short is not None
+            assert short.short == [(0, 0)]
+
+    virtually(main)
