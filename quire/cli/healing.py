@@ -75,8 +75,9 @@ def run_(
     """Ask bookies for the missing copies of closed ledgers, and wait until they have made them.
     The copies of a bookie that is drained move to others.
 
-    May be interrupted and started again: requests stay, and none is made twice. The
-    exit code is 4 if copies are still to be made, and 9 if entries are on no bookie that answered.
+    May be interrupted and started again: requests stay, and none is made twice. The exit code is 4
+    if copies are still to be made, and 9 if entries are on no bookie that answered, or the record
+    of a ledger is damaged.
 
     Open ledgers are left alone: their writer replaces a lost bookie by itself, and the next leader
     of a log ends the ledger of a writer that died.
@@ -119,10 +120,11 @@ def _print_result(settings: Settings, plan: Plan, progressed: Progressed, *, dry
                 "open": sorted(plan.open_ledgers),
                 "unplaced": {str(each): why for each, why in sorted(plan.unplaced.items())},
                 "lost": sorted(plan.lost),
+                "damaged": {str(each): why for each, why in sorted(plan.damaged.items())},
             }
         )
         return
-    for ledger, why in sorted(plan.unplaced.items()):
+    for ledger, why in sorted((plan.unplaced | plan.damaged).items()):
         click.echo(f"ledger {ledger}: {why}")
     for ledger in sorted(plan.lost):
         click.echo(f"ledger {ledger}: no bookie that answered has all entries")
@@ -144,6 +146,11 @@ def _check_result(plan: Plan, progressed: Progressed) -> None:
         raise IntegrityError(
             f"entries of {len(plan.lost)} ledgers are on no bookie that answered, first of ledger "
             f"{min(plan.lost)}: start the bookies that are down, or see `quire ledger inventory`"
+        )
+    if plan.damaged:
+        raise IntegrityError(
+            f"the records of {len(plan.damaged)} ledgers are damaged, first {min(plan.damaged)}: "
+            "put them back from a backup; the other ledgers are done as far as possible"
         )
     if plan.unplaced:
         raise RetryError(

@@ -16,7 +16,13 @@ from typing import Final
 from quire.aio.timing import time_limit
 from quire.bookie import BookieAddress
 from quire.entry import BookieId, LedgerId
-from quire.errors import InvalidRequestError, NoSuchLedgerError, NoSuchNodeError, QuireError
+from quire.errors import (
+    CorruptRecordError,
+    InvalidRequestError,
+    NoSuchLedgerError,
+    NoSuchNodeError,
+    QuireError,
+)
 from quire.ledger.domains import Candidate
 from quire.ledger.inventory import take_inventory
 from quire.ledger.links import link_bookie
@@ -146,6 +152,8 @@ class Healing:
                 plan_holes(plan, found, gone)
         except NoSuchLedgerError:  # deleted meanwhile
             return
+        except CorruptRecordError as error:
+            plan.damaged[ledger] = str(error)
 
     async def _leaving(self) -> set[BookieId]:
         """Return the bookies that an operator drains. Raises `CorruptRecordError` and the store's

@@ -35,6 +35,8 @@ class Plan:
     """The unplaced ledgers with a policy that no free bookie satisfies."""
     lost: list[LedgerId] = field(default_factory=list)
     """Entries of these are on no bookie that answered."""
+    damaged: dict[LedgerId, str] = field(default_factory=dict)
+    """The records of these cannot be believed, and why."""
     _at: dict[tuple[BookieId, LedgerId], int] = field(default_factory=dict, repr=False)
     """Where in `wanted` an assignment is."""
 
@@ -55,7 +57,7 @@ class Plan:
     @property
     def leaves_something(self) -> bool:
         """Whether there is something that no assignment mends."""
-        return bool(self.open_ledgers or self.unplaced or self.lost)
+        return bool(self.open_ledgers or self.unplaced or self.lost or self.damaged)
 
 
 def plan_places(

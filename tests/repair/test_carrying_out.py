@@ -11,11 +11,13 @@ from quire.entry import DigestKind
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState, Replica
 from quire.ledger.quorum import Replication
 from quire.ledger.stored_records import StoredRecords
+from quire.metastore.layout import ledger_path
 from quire.metastore.memory import MemoryStore
 from quire.repair.assignments import Assignment
-from quire.repair.healing import open_healing
+from quire.repair.healing import Healing, open_healing
 from quire.repair.orders import stored_orders
 from quire.repair.plan import Plan
+from tests.support.memory_cluster import MemoryCluster
 from tests.support.virtual import virtually
 
 CLOSED = LedgerMetadata(
@@ -44,5 +46,24 @@ def test_an_order_that_was_taken_back_is_no_copy(is_made: bool) -> None:
                 await healing.cancel()
             found = await carrying
         assert (found.done, found.left) == ((1, {}) if is_made else (0, {"d": [7]}))
+
+    virtually(main)
+
+
+def test_a_damaged_record_keeps_no_other_ledger_from_its_copies() -> None:
+    async def main() -> None:
+        async with MemoryCluster(4) as cluster:
+            writers = [await cluster.catalog.create() for _ in range(3)]
+            for writer in writers:
+                await writer.close()
+            path = ledger_path(0)
+            await cluster.store.put(path, b"", (await cluster.store.get(path)).version)
+            records = StoredRecords(cluster.store, random.Random(1))
+            healing = Healing(cluster.store, records, cluster.roster, random.Random(1))
+            plan = await healing.plan([], finds_holes=True)
+            assert list(plan.damaged) == [0]
+            assert path in plan.damaged[0]
+            assert plan.leaves_something
+            assert plan.assignments == 0
 
     virtually(main)
