@@ -34,6 +34,9 @@ HEAD_SECONDS: Final = 60.0
 TAKE_SECONDS: Final = 60.0
 """A client takes an answer, or a part of a stream, within so long."""
 
+_LENGTHS: Final = {b"content-length", b"transfer-encoding"}
+"""Headers that say where a body ends."""
+
 
 def bind(listen: str) -> socket.socket:
     """Return a socket that listens on host:port. Raises `ConfigurationError`."""
@@ -64,6 +67,21 @@ class _QuietServer(uvicorn.Server):
         self.begun.set()
 
 
+class _OneLengthConnection(h11.Connection):
+    """h11's parser, which refuses a body with two lengths.
+
+    A proxy on the way may have believed the other one. The rest of the body would be the next
+    request then, in the name of another client (request smuggling; RFC 9112, 6.1).
+    """
+
+    def next_event(self) -> Any:
+        """Return the next event. Raises `h11.RemoteProtocolError` for a request as above, too."""
+        event = super().next_event()
+        if isinstance(event, h11.Request) and {name for name, _ in event.headers} >= _LENGTHS:
+            raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+        return event
+
+
 class TimedProtocol(H11Protocol):
     """uvicorn's side of a connection, with a time for each wait for the client.
 
@@ -73,6 +91,7 @@ class TimedProtocol(H11Protocol):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        self.conn = _OneLengthConnection(h11.SERVER)
         self._head_until: float | None = None
         self._taking: asyncio.TimerHandle | None = None
 
@@ -105,6 +124,15 @@ class TimedProtocol(H11Protocol):
         """Close the connection, whatever is left to send."""
         super().timeout_keep_alive_handler()
         self._await_taking()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse bytes that are not HTTP. Beside an answer that has begun they only end the
+        connection.
+        """
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         """Limit the end of a connection that takes no further request."""

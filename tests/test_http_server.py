@@ -12,6 +12,7 @@ from uvicorn.server import ServerState
 from quire.http_server import HEAD_SECONDS, IDLE_SECONDS, TAKE_SECONDS, TimedProtocol
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
 LARGE = 1_000_000
 
 
@@ -152,4 +153,29 @@ async def test_a_client_that_takes_nothing_cannot_hold_a_connection_that_ends() 
     assert wire.is_closing()
     assert not wire.is_lost
     await asyncio.sleep(TAKE_SECONDS)
+    assert wire.is_lost
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 4\r\n", b"content-length: 0\r\n"])
+async def test_a_body_with_two_lengths_is_refused(length: bytes) -> None:
+    """A proxy that believes the other one takes the rest for the next request."""
+    application = Answering(1)
+    wire = connected(application)
+    wire.protocol.data_received(POST + length + b"\r\n0\r\n\r\n" + GET)
+    await asyncio.sleep(1)
+    assert application.begun == 0
+    assert wire.written.startswith(b"HTTP/1.1 400 ")
+    assert wire.written.count(b"HTTP/1.1") == 1
+    assert wire.is_lost
+
+
+async def test_a_body_that_breaks_after_its_answer_only_ends_the_connection() -> None:
+    application = Answering(1)
+    wire = connected(application)
+    wire.protocol.data_received(POST + b"\r\n")
+    await asyncio.sleep(1)
+    assert application.taken == 1
+    wire.protocol.data_received(b"no size of a chunk\r\n")
+    await asyncio.sleep(1)
+    assert wire.written.count(b"HTTP/1.1") == 1
     assert wire.is_lost
