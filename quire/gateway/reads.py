@@ -91,6 +91,7 @@ async def stream_events(
             async for part in parts:
                 check()
                 yield part
+                del part  # the next one may be long in coming
     except QuireError as error:
         text = str(error).replace("\n", " ")
         yield f"event: error\ndata: {kind_of(error).code}: {text}\n\n".encode()
@@ -109,9 +110,11 @@ async def paced(
     with opening() as stream:
         async with aclosing(events):
             async for part in events:
+                size, is_record = len(part), part.startswith(b"id: ")
                 with stream.handing():
                     yield part
-                await asyncio.sleep(charge(len(part), part.startswith(b"id: ")))
+                del part  # the next one may be long in coming
+                await asyncio.sleep(charge(size, is_record))
 
 
 async def _with_pauses(records: AsyncIterator[Record]) -> AsyncGenerator[bytes, None]:
@@ -127,11 +130,13 @@ async def _with_pauses(records: AsyncIterator[Record]) -> AsyncGenerator[bytes, 
                 continue
             done, coming = coming, None
             try:
-                record = done.result()
+                part = event_of(done.result())
             except StopAsyncIteration:  # the log is sealed
                 yield b"event: end\ndata: the log is sealed\n\n"
                 return
-            yield event_of(record)
+            del done  # else the record is held until the next one comes
+            yield part
+            del part
     finally:
         if coming is not None:
             await stop(coming)

@@ -1,14 +1,17 @@
 """Requests over HTTP hold their place, and their answers, until the client has taken them.
 
-A server takes the whole of an answer at once. Without this a client that reads nothing would cost
-a gateway the memory of each of its requests, and none of its places.
+A server takes the whole of an answer, or of a part of a stream, at once. Without this a client that
+reads nothing would cost a gateway the memory of each of its requests, and none of its places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import cast
 
 from quire.extras import needed_for
+from quire.gateway.answers import BusyError, kind_of
 from quire.gateway.limits import COUNTED_BYTES, Admission, HeldPlace
 
 with needed_for("quire gateway", "gateway"):
@@ -34,7 +37,13 @@ class HoldingEndpoint:
         request = Request(scope, receive, send)
         with HeldPlace(self._admission) as held:
             response = await self._answer(request, held)
-            is_large = len(_body(response)) > COUNTED_BYTES
+            if isinstance(response, StreamingResponse):
+                source = cast(AsyncGenerator[bytes, None], response.body_iterator)
+                async with aclosing(counted(self._admission, source)) as parts:
+                    response.body_iterator = parts
+                    await response(scope, receive, send)
+                return
+            is_large = len(response.body) > COUNTED_BYTES
             await response(scope, receive, _until_taken(send) if is_large else send)
 
 
@@ -46,11 +55,38 @@ def hold(held: HeldPlace, request: Request, response: Response) -> None:
     if isinstance(response, StreamingResponse):
         held.become_stream()
     else:
-        held.keep(len(_body(response)), is_certain=request.method not in ("GET", "HEAD"))
+        held.keep(len(response.body), is_certain=request.method not in ("GET", "HEAD"))
 
 
-def _body(response: Response) -> bytes | memoryview:
-    return b"" if isinstance(response, StreamingResponse) else response.body
+async def counted(
+    admission: Admission, parts: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    """Yield the parts of a stream of events. A large one counts until the client has taken it.
+
+    Without space for a part the stream ends with an event `error`, and its client goes on later
+    from the event before. To wait with the part would hold as much memory as to send it.
+
+    Args:
+        admission: the bytes under way.
+        parts: closed at the end.
+    """
+    async with aclosing(parts):
+        async for part in parts:
+            size = len(part)
+            if size <= COUNTED_BYTES:
+                yield part
+                continue
+            if admission.free <= 0:
+                busy = BusyError("answers wait for their clients")
+                yield f"event: error\ndata: {kind_of(busy).code}: {busy}\n\n".encode()
+                return
+            admission.hold(size)
+            try:
+                yield part
+                del part  # the next one may be long in coming
+                yield b""  # a server takes it once the client has nearly all before it
+            finally:
+                admission.give_back(size)
 
 
 def _until_taken(send: Send) -> Send:

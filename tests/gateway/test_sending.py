@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
+from functools import partial
 from typing import Any
 
 import pytest
 
 from quire.gateway.answers import BusyError
+from quire.gateway.bodies import event_of
+from quire.gateway.consumers import Consumers
 from quire.gateway.limits import (
     BODY_SECONDS,
     COUNTED_BYTES,
@@ -16,10 +19,23 @@ from quire.gateway.limits import (
     GatewayLimits,
     HeldPlace,
 )
+from quire.gateway.reads import paced, stream_events
+from quire.gateway.sending import counted
 from quire.testing.cluster import MemoryCluster
 from tests.gateway.test_app import RECORDS, Served, serving
 
 LARGE = "x" * (2 * COUNTED_BYTES)
+
+TAIL = "/v1/logs/orders/tail"
+
+
+class Part(bytes):
+    """A part of a stream; it is told when nothing holds it any more."""
+
+    gone = 0
+
+    def __del__(self) -> None:
+        Part.gone += 1
 
 
 class SlowClient:
@@ -142,3 +158,65 @@ def test_an_answer_that_tells_what_happened_is_not_refused() -> None:
         second.keep(COUNTED_BYTES + 1, is_certain=True)
         assert admission.bytes == 2 * (COUNTED_BYTES + 1)
     assert admission.bytes == 0
+
+
+async def test_a_part_of_a_stream_counts_until_it_is_taken(cluster: MemoryCluster) -> None:
+    async with serving(cluster, limits=GatewayLimits(bytes=len(LARGE))) as one:
+        await one.append("x" * (len(LARGE) - 100))
+        slow = SlowClient(one, TAIL)
+        await slow.stalled.wait()
+        admission = one.gateway.admission
+        assert admission.bytes > len(LARGE)
+        assert (await one.http.get(RECORDS)).status_code == 429
+        slow.takes.set()
+        await asyncio.sleep(1)
+        assert admission.bytes == 0
+        await slow.leave()
+
+
+async def test_a_stream_that_is_left_gives_back_its_part(cluster: MemoryCluster) -> None:
+    async with serving(cluster) as one:
+        await one.append(LARGE)
+        slow = SlowClient(one, TAIL)
+        await slow.stalled.wait()
+        assert one.gateway.admission.bytes > len(LARGE)
+        await slow.leave()
+        assert (one.gateway.admission.streams, one.gateway.admission.bytes) == (0, 0)
+
+
+async def test_a_stream_without_space_for_its_part_ends_and_can_go_on() -> None:
+    async def parts() -> AsyncGenerator[bytes, None]:
+        yield b": small\n\n"
+        yield LARGE.encode()
+        raise AssertionError("no further part is made")
+
+    admission = Admission(GatewayLimits(bytes=1))
+    admission.hold(1)
+    said = [part async for part in counted(admission, parts())]
+    assert said == [
+        b": small\n\n",
+        b"event: error\ndata: busy: the gateway is busy: answers wait for their clients\n\n",
+    ]
+    assert admission.bytes == 1
+
+
+async def test_a_stream_that_waits_holds_no_part(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quire.gateway.reads.event_of", lambda record: Part(event_of(record)))
+    async with serving(cluster) as one:
+        await one.append(LARGE)
+        opening = partial(Consumers().stream, "http", "a", "orders")
+        source = paced(stream_events(one.gateway.client, "orders", 0), lambda *_: 0.0, opening)
+        stream = counted(one.gateway.admission, source)
+        assert (await anext(stream)).startswith(b": the stream begins")
+        gone = Part.gone
+        assert LARGE.encode() in await anext(stream)
+        assert await anext(stream) == b"", "after which the client has the part"
+        coming = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(1)
+        assert not coming.done()
+        assert Part.gone == gone + 1
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+        await stream.aclose()

@@ -13,8 +13,9 @@ from quire.errors import QuireError
 from quire.gateway.answers import GatewayError
 from quire.gateway.durable.bodies import body_of, cursor_of, event
 from quire.gateway.durable.refusals import ProtocolAnswerError
-from quire.gateway.durable.state import offset_text
+from quire.gateway.durable.state import StreamState, offset_text
 from quire.gateway.durable.streams import FoundStream, Streams
+from quire.log.records.position import Record
 
 CONNECTION_SECONDS: Final = 60.0
 """Then the client connects again, so that proxies can join clients of one place."""
@@ -52,19 +53,20 @@ async def events(
     try:
         while True:
             check()
-            records = []
+            records: list[Record] = []
             if at is None or at < found.end:
                 records = await streams.records(name, at, found.end)
                 at = records[-1].offset + 1
-            body = body_of(found.state, records)
             is_end = at >= found.end
-            said = _control(at, mark, is_end, is_end and found.state.is_closed)
-            if body not in (b"", b"[]"):
-                data = body if found.state.is_text else base64.b64encode(body)
-                said = event("data", data) + said  # a reader that leaves has both, or neither
+            body = body_of(found.state, records)
+            size, count = len(body), len(records)
+            is_over = is_end and found.state.is_closed
+            said = _said(found.state, body, _control(at, mark, is_end, is_over))
+            body, records = b"", []  # else they are held while the client takes the part
             yield said
-            await asyncio.sleep(charge(len(body), len(records)))
-            if is_end and found.state.is_closed:
+            said = b""  # the next part may be long in coming
+            await asyncio.sleep(charge(size, count))
+            if is_over:
                 return
             if is_end:
                 while not await streams.wait(name, at, min(QUIET_SECONDS, deadline - loop.time())):
@@ -78,6 +80,15 @@ async def events(
         return  # it was deleted: the client hears it when it connects again
     except (QuireError, GatewayError) as error:
         yield event("error", str(error).encode())
+
+
+def _said(state: StreamState, body: bytes, control: bytes) -> bytes:
+    """Return the events of records and of the state after them, as one part: a reader that leaves
+    has both, or neither.
+    """
+    if body in (b"", b"[]"):
+        return control
+    return event("data", body if state.is_text else base64.b64encode(body)) + control
 
 
 def _control(at: int, mark: str, is_end: bool, is_closed: bool) -> bytes:

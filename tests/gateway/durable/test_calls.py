@@ -22,6 +22,15 @@ JSON = {"Content-Type": "application/json"}
 CLOSED = {"Stream-Closed": "true"}
 
 
+class Part(bytes):
+    """A part of a stream; it is told when nothing holds it any more."""
+
+    gone = 0
+
+    def __del__(self) -> None:
+        Part.gone += 1
+
+
 @pytest.fixture
 def cluster() -> MemoryCluster:
     return MemoryCluster()
@@ -316,3 +325,20 @@ async def test_the_connection_of_events_ends_after_a_minute(cluster: MemoryClust
         assert 60 <= asyncio.get_running_loop().time() - begun < 61
         assert [each for each in said if each != live.COMMENT] == said[:1]
         assert said[0].startswith(b"event: control")
+
+
+async def test_a_stream_of_events_that_waits_holds_nothing(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = live._said
+    monkeypatch.setattr(live, "_said", lambda *given: Part(said(*given)))
+    async with serving(cluster) as one:
+        await one.http.put(URL, headers=TEXT, content="a")
+        streams = one.gateway.streams
+        found = await streams.find("chat")
+        source = live.events(streams, "chat", found, None, None, lambda: None, lambda *_: 0.0)
+        gone = Part.gone
+        assert b"data:a" in await anext(source)
+        assert await anext(source) == live.COMMENT
+        assert Part.gone == gone + 1
+        await source.aclose()
