@@ -2,13 +2,16 @@
 
 A server takes the whole of an answer, or of a part of a stream, at once. Without this a client that
 reads nothing would cost a gateway the memory of each of its requests, and none of its places.
+
+No answer runs in a browser: any client that may append chooses the media type of a stream, and a
+page of the gateway's own origin could use the gateway as its reader does.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import cast
+from typing import Final, cast
 
 from quire.extras import needed_for
 from quire.gateway.answers import BusyError, kind_of
@@ -20,6 +23,12 @@ with needed_for("quire gateway", "gateway"):
     from starlette.types import Message, Receive, Scope, Send
 
 _BODY = "http.response.body"
+
+INERT: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; sandbox"),
+)
+"""Headers by which a browser takes an answer for the type that it has, and runs nothing of it."""
 
 
 class HoldingEndpoint:
@@ -37,6 +46,7 @@ class HoldingEndpoint:
         request = Request(scope, receive, send)
         with HeldPlace(self._admission) as held:
             response = await self._answer(request, held)
+            response.raw_headers.extend(INERT)
             if isinstance(response, StreamingResponse):
                 source = cast(AsyncGenerator[bytes, None], response.body_iterator)
                 async with aclosing(counted(self._admission, source)) as parts:

@@ -52,13 +52,13 @@ class StreamGateway(Protocol):
 POLL_SECONDS: Final = 20.0
 """A read that waits for records waits for so long at most."""
 
-_SAFE: Final = {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "cross-origin"}
+_SHARED: Final = {"Cross-Origin-Resource-Policy": "cross-origin"}
 _CACHED: Final = "private, max-age=60, stale-while-revalidate=300"
 _FRESH: Final = "no-store"
 
 
 def _answering(handler: Handler) -> Handler:
-    """Answer refusals as the protocol wants, and give each answer the headers of browsers."""
+    """Answer refusals as the protocol wants, and let pages of other origins show each answer."""
 
     @wraps(handler)
     async def answer(gateway: StreamGateway, request: Request) -> Response:
@@ -67,7 +67,7 @@ def _answering(handler: Handler) -> Handler:
         except ProtocolAnswerError as refusal:
             body = {"error": refusal.code, "message": str(refusal)}
             response = JSONResponse(body, refusal.status, dict(refusal.headers))
-        response.headers.update(_SAFE)
+        response.headers.update(_SHARED)
         return response
 
     return answer

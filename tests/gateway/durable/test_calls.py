@@ -342,3 +342,20 @@ async def test_a_stream_of_events_that_waits_holds_nothing(
         assert await anext(source) == live.COMMENT
         assert Part.gone == gone + 1
         await source.aclose()
+
+
+async def test_no_stream_runs_in_a_browser(cluster: MemoryCluster) -> None:
+    """A page of the gateway's own origin could use the gateway as its reader does."""
+    page = "<script>fetch('/v1/logs')</script>"
+    async with serving(cluster) as one:
+        await one.http.put(URL, headers={"Content-Type": "text/html"}, content=page)
+        answers = [
+            await one.http.get(URL),
+            await one.http.get("/v1/stream/missing"),
+            await one.http.get("/v1/logs/chat/records/1"),
+            await one.http.get("/v1/logs"),
+        ]
+        assert answers[0].text == page
+        for answer in answers:
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
