@@ -154,4 +154,6 @@ def answer_to(
         body["last"] = error.last
     seconds = retry_seconds(error) or kind.retry_after
     headers = {} if seconds is None else {"Retry-After": str(ceil(seconds))}
+    if isinstance(error, StalledError):
+        headers["Connection"] = "close"  # the rest of the body would be read, and thrown away
     return kind, body, headers

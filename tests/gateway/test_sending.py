@@ -96,6 +96,7 @@ async def test_a_body_that_does_not_come_gives_its_place_back(
         assert (await one.http.get("/v1/logs")).status_code == 429
         answer = await sent
         assert (answer.status_code, answer.json()["error"]) == (408, "stalled")
+        assert answer.headers["connection"] == "close", "the rest of the body is not read"
         assert (await one.http.get("/v1/logs")).json() == {"logs": []}
         assert (one.gateway.admission.requests, one.gateway.admission.bytes) == (0, 0)
 
