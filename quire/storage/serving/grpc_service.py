@@ -190,6 +190,7 @@ class BookieService:
 
     async def Read(self, request: pb.ReadRequest, context: ServerContext) -> None:  # noqa: N802
         reception, is_stalled = self.reception, False
+        failure: pb.ReadReply | None = None
         identity = peer_identity(context)
         traced = _traced(reception, "Read", request.ledger, context, identity)
         with reception.calling(context), traced as trace:
@@ -204,10 +205,12 @@ class BookieService:
             except NotTakenError:
                 is_stalled = True
             except Exception as error:
+                # Not sent here: the error holds entries that were read, and the client may wait.
                 failure = pb.ReadReply(failure=reception.failure(error))
-                await context.write(failure.SerializeToString())
             if is_stalled:
                 await give_up(context)
+            elif failure is not None:
+                await context.write(failure.SerializeToString())
 
     @_answers(pb.TailReply)
     async def ReadTail(self, request: pb.ReadTailRequest, owner: str) -> pb.TailReply:  # noqa: N802

@@ -167,7 +167,8 @@ class ReadStream:
             self._last = number
             full = self._reception.take_call(self._origin.owner)
             if full is not None:
-                await self._fail(number, BookieBusyError(self._reception.bookie_id, full))
+                busy = BookieBusyError(self._reception.bookie_id, full)
+                await self._send(self._failed(number, busy))
                 continue
             work = self._tasks.start(self._answer(question, request), f"read {request.ledger}")
             self._answering[number] = work
@@ -185,9 +186,12 @@ class ReadStream:
             try:
                 run = await self._look_up(request, trace)
             except Exception as error:
-                await self._fail(question.number, error)
+                # Not sent here: the error holds entries that were read, and the client may wait.
+                message = self._failed(question.number, error)
             else:
                 await self._hand_over(question.number, run)
+                return
+            await self._send(message)
 
     async def _look_up(self, request: pb.ReadRequest, trace: Trace) -> bytes:
         """Return the run that is asked for, counted among the untaken bytes."""
@@ -206,9 +210,9 @@ class ReadStream:
         finally:
             self._untaken.remove(len(run))
 
-    async def _fail(self, number: int, error: Exception) -> None:
-        """Answer with an error."""
-        await self._send(encode_failed(number, self._reception.failure(error)))
+    def _failed(self, number: int, error: Exception) -> tuple[bytes, ...]:
+        """Return the answer that an error is."""
+        return encode_failed(number, self._reception.failure(error))
 
     async def _send(self, pieces: tuple[bytes, ...]) -> bool:
         """Send a message; return whether that was possible. If not, the connection is over."""

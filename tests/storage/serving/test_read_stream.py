@@ -46,6 +46,15 @@ def run_of(entry: int, size: int = 100) -> bytes:
     return pack_run([SEALER.seal(entry, -1, 1, b"x" * size)])
 
 
+class Run(bytes):
+    """A run; it is told when nothing holds it any more."""
+
+    gone = 0
+
+    def __del__(self) -> None:
+        Run.gone += 1
+
+
 class SlowBookie(MemoryBookie):
     """A bookie in memory that answers reads when the test says so."""
 
@@ -71,7 +80,7 @@ class SlowBookie(MemoryBookie):
         finally:
             self.reading -= 1
         found = super().read(ledger, first, last, fence_key=fence_key, bytes_max=bytes_max)
-        return await found
+        return Run(await found)
 
 
 class Talk:
@@ -439,3 +448,37 @@ def test_a_client_that_is_gone_leaves_nothing(error: Exception | None) -> None:
 def test_other_bytes_are_refused() -> None:
     with pytest.raises(InvalidRequestError, match="a message of 1 bytes"):
         decode_reads(b"\x80")
+
+
+def test_a_read_that_is_refused_late_holds_nothing_while_it_is_told() -> None:
+    keeper = Keeper()
+
+    async def body(bookie: SlowBookie, talk: Talk, _: Reception) -> None:
+        gone = Run.gone
+        bookie.may_answer.clear()
+        talk.room.clear()
+        await talk.ask(1)
+        keeper.denied = {Action.READ}
+        bookie.may_answer.set()
+        await talk.settled()
+        assert Run.gone == gone + 1
+        talk.room.set()
+        await talk.settled()
+        assert talk.heard() == {1: NotPermittedError}
+
+    served(body, doorkeeper=keeper)
+
+
+def test_a_read_without_space_for_its_answer_holds_nothing_while_it_is_told() -> None:
+    async def body(bookie: SlowBookie, talk: Talk, _: Reception) -> None:
+        await bookie.add(7, SEALER.access_key, run_of(3, 400_000))
+        gone = Run.gone
+        talk.room.clear()
+        for number in (1, 2, 3):
+            await talk.ask(number, 3, bytes_max=1)
+        assert Run.gone == gone + 1, "two are sent"
+        talk.room.set()
+        await talk.settled()
+        assert talk.heard()[3] is BookieBusyError
+
+    served(body, limits=ServiceLimits(unread_bytes=1_000_000))
