@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from functools import partial
 from typing import Final
 from urllib.parse import parse_qs
 
+from quire.aio.timing import time_limit
 from quire.console.access import HEADERS, TokenGuard
 from quire.console.calls import CALLS, ConsoleCall, ConsoleSource, Query
 from quire.console.openapi import openapi
@@ -35,7 +37,7 @@ from quire.view.shapes import shape
 with needed_for("quire console", "console"):
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
-    from starlette.requests import Request
+    from starlette.requests import ClientDisconnect, Request
     from starlette.responses import (
         HTMLResponse,
         JSONResponse,
@@ -48,6 +50,9 @@ with needed_for("quire console", "console"):
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOGIN_BYTES_MAX: Final = 4_096
+
+LOGIN_SECONDS: Final = 10.0
+"""A token comes within so long: its sender may be a stranger."""
 
 STREAMS_MAX: Final = 64
 """Live tails at the same time."""
@@ -190,13 +195,16 @@ class Console:
         again = _nothing
         if self._rights is not None:
             again = self._rights.recheck(request.state.identity, Action.READ, log)
+        self._streams += 1  # here: many requests may come before the first tail begins
         events = self._events(log, start, again)
-        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+        return _LiveTail(events, self._end_tail, headers=headers)
+
+    def _end_tail(self) -> None:
+        self._streams -= 1
 
     async def _events(
         self, log: str, start: Start, check: Callable[[], None]
-    ) -> AsyncIterator[str]:
-        self._streams += 1
+    ) -> AsyncGenerator[str, None]:
         try:
             yield ": the stream begins\n\n"
             async for record in follow(self._source.client, log, start, self._ending):
@@ -210,8 +218,6 @@ class Console:
         except QuireError as error:
             text = str(error).replace("\r", " ").replace("\n", " ")
             yield f"event: end\ndata: {text}\n\n"
-        finally:
-            self._streams -= 1
 
     async def _open(self, request: Request) -> Response:
         """Take the token of an address that the command printed out of the address."""
@@ -219,10 +225,17 @@ class Console:
 
     async def _login(self, request: Request) -> Response:
         body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > LOGIN_BYTES_MAX:
-                return _failed(413, "too_large", "a token is shorter")
+        try:
+            async with time_limit(LOGIN_SECONDS):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > LOGIN_BYTES_MAX:
+                        return _failed(413, "too_large", "a token is shorter")
+        except TimeoutError:
+            text = f"the token has not come within {LOGIN_SECONDS:g} s"
+            return _failed(408, "stalled", text, {"Connection": "close"})
+        except ClientDisconnect:
+            return Response(status_code=400)  # read by no client
         given = parse_qs(body.decode(errors="replace")).get("token", [""])
         return self._welcome(given[0].strip())
 
@@ -256,6 +269,26 @@ class Console:
         if request.url.path.startswith("/api/"):
             return _failed(status, "no_such_call", f"{text}: see /api/v1/openapi.json")
         return HTMLResponse(self._pages.message("No such page", text, WARNING), status)
+
+
+class _LiveTail(StreamingResponse):
+    """A live tail, counted until its end."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, events: AsyncGenerator[str, None], ended: Callable[[], None], headers: dict[str, str]
+    ) -> None:
+        super().__init__(events, headers=headers)
+        self._events = events
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with aclosing(self._events):
+                await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
 
 
 class _Guarded:

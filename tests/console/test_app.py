@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
 import quire
 from quire.console.access import HEADERS
+from quire.console.app import LOGIN_SECONDS
 from quire.console.calls import CALLS, Query
 from quire.console.openapi import openapi
 from quire.console.records import follow, record_row
@@ -402,3 +403,70 @@ def test_a_number_has_its_form() -> None:
     for name in ("bad", "none"):
         with pytest.raises(InvalidRequestError, match=name):
             query.whole(name)
+
+
+def scope_of(method: str, path: str, query: bytes = b"") -> dict[str, Any]:
+    """A request with a token, by a server that tells of a client that left when it sends."""
+    return {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": query,
+        "headers": [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {TOKEN}".encode())],
+        "scheme": "http",
+        "server": ("one", 80),
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+    }
+
+
+async def leave() -> dict[str, Any]:
+    return {"type": "http.disconnect"}
+
+
+async def test_tails_that_come_together_are_bounded(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quire.console.app.STREAMS_MAX", 2)
+    statuses: list[int] = []
+
+    async def note(message: Any) -> None:
+        await asyncio.sleep(0)  # the others come before the first one has begun
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    def tail(shown: Shown) -> asyncio.Future[None]:
+        scope = scope_of("GET", "/tail", b"log=orders")
+        return asyncio.ensure_future(shown.console.app(scope, leave, note))
+
+    async with console_of(cluster) as shown:
+        await fill(shown)
+        open_tails = [tail(shown) for _ in range(5)]
+        await asyncio.sleep(1)
+        assert sorted(statuses) == [200, 200, 429, 429, 429]
+        open_tails[0].cancel()
+        await asyncio.wait(open_tails[:1])
+        open_tails.append(tail(shown))
+        await asyncio.sleep(1)
+        assert statuses[-1] == 200, "one that has ended is not counted"
+        await shown.console.end()
+        await asyncio.gather(*open_tails, return_exceptions=True)
+
+
+async def test_a_token_that_does_not_come_is_not_waited_for(cluster: MemoryCluster) -> None:
+    async def stalling() -> AsyncIterator[bytes]:
+        yield b"token="
+        await asyncio.Event().wait()
+
+    async with console_of(cluster, token="") as shown:
+        begun = asyncio.get_running_loop().time()
+        answer = await shown.http.post("/login", content=stalling())
+        assert (answer.status_code, answer.json()["error"]) == (408, "stalled")
+        assert answer.headers["connection"] == "close"
+        assert asyncio.get_running_loop().time() - begun == pytest.approx(LOGIN_SECONDS, abs=0.1)
+
+
+async def test_a_client_that_leaves_its_login_is_no_defect(cluster: MemoryCluster) -> None:
+    async def ignore(message: Any) -> None: ...
+
+    async with console_of(cluster) as shown:
+        await shown.console.app(scope_of("POST", "/login"), leave, ignore)
