@@ -33,13 +33,13 @@ _STRING_BYTES, _LIST_BYTES = 2, 4
 """Bytes of a length, in versions without compact ones."""
 
 ELEMENTS_MAX: Final = 100_000
-"""Elements of all lists in a request: `kio` takes about 0.1 s of the processor for as many. A
-consumer of a thousand topics names two thousand.
+"""Elements of all lists in a request, and its tagged fields: `kio` takes about 0.1 s of the
+processor for as many. A consumer of a thousand topics names two thousand.
 """
 
 
 class _Walked:
-    """A message that is walked, and the elements that its lists may still have."""
+    """A message that is walked, and the elements that it may still have."""
 
     __slots__ = ("data", "left")
 
@@ -113,16 +113,21 @@ def _list(element: _Step, is_nullable: bool, is_compact: bool, message: _Walked,
     if length < 0 and not (is_nullable and length == -1):
         raise InvalidRequestError(f"a list of {length} elements: 0 or more are taken")
     _within(message, at + max(0, length))
-    message.left -= max(0, length)
-    if message.left < 0:
-        raise InvalidRequestError(f"a request has more than {ELEMENTS_MAX} elements: send several")
+    _count(message, max(0, length))
     for _ in range(length):
         at = element(message, at)
     return at
 
 
+def _count(message: _Walked, elements: int) -> None:
+    message.left -= elements
+    if message.left < 0:
+        raise InvalidRequestError(f"a request has more than {ELEMENTS_MAX} elements: send several")
+
+
 def _tagged(message: _Walked, at: int) -> int:
     number, at = _varint(message, at)
+    _count(message, number)
     for _ in range(number):
         _, at = _varint(message, at)
         size, at = _varint(message, at)

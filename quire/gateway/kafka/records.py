@@ -15,7 +15,7 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 
 from quire.errors import InvalidRequestError
 from quire.gateway.kafka.unpacking import Allowance, check_size
-from quire.log.records.attributes import EVENT_TIME_MS_MAX, NewRecord
+from quire.log.records.attributes import EVENT_TIME_MS_MAX, HEADERS_MAX, NewRecord
 from quire.log.records.position import Record
 
 NULL_VALUE: Final = "quire-null"
@@ -52,13 +52,12 @@ def decode_batches(data: bytes, allowance: Allowance) -> Iterator[Produced]:
     """
     at = 0
     while at < len(data):
-        batch = data[at:]
-        length = int.from_bytes(batch[_LENGTH_AT:_PREFIX]) + _PREFIX
-        if not _SMALLEST <= length <= len(batch):
-            raise InvalidRequestError(f"a batch of {length} bytes in {len(batch)}")
-        if batch[_MAGIC_AT] != 2:
-            raise InvalidRequestError(f"batches of version {batch[_MAGIC_AT]} are not read")
-        yield _decode(bytes(batch[:length]), allowance)
+        length = int.from_bytes(data[at + _LENGTH_AT : at + _PREFIX]) + _PREFIX
+        if not _SMALLEST <= length <= len(data) - at:
+            raise InvalidRequestError(f"a batch of {length} bytes in {len(data) - at}")
+        if data[at + _MAGIC_AT] != 2:
+            raise InvalidRequestError(f"batches of version {data[at + _MAGIC_AT]} are not read")
+        yield _decode(data[at : at + length], allowance)
         at += length
 
 
@@ -88,6 +87,8 @@ def _new(
     headers: Sequence[tuple[str, bytes | None]],
     time_ms: int,
 ) -> NewRecord:
+    if len(headers) > HEADERS_MAX:  # before each of them is looked at
+        raise InvalidRequestError(f"{len(headers)} headers are too many: {HEADERS_MAX} are allowed")
     pairs = [(NULL_VALUE, None), *headers] if value is None else headers
     time = time_ms if 0 <= time_ms <= EVENT_TIME_MS_MAX else None
     return NewRecord(value or b"", key=key, headers=pairs, event_time=time)

@@ -98,3 +98,12 @@ def test_lists_in_lists_count_together() -> None:
     message, begin = message_of(21, 2, {"topics": topics, "timeout": timedelta(0)})
     with pytest.raises(InvalidRequestError, match="elements"):
         check_lengths(load_request_schema(21, 2), message, begin)
+
+
+def test_tagged_fields_count_as_elements() -> None:
+    """Each of them takes two bytes of a request, and as long as an element to pass over."""
+    message, begin = message_of(42, 2, {"groups_names": []})
+    assert message.endswith(b"\0"), "it has no tagged field"
+    tagged = message[:-1] + b"\xff\xff\x7f" + 2 * (2**21 - 1) * b"\0"
+    with pytest.raises(InvalidRequestError, match="more than 100000 elements"):
+        check_lengths(load_request_schema(42, 2), tagged, begin)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from aiokafka import codec
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from quire.errors import InvalidRequestError
-from quire.gateway.kafka.records import decode_batches
+from quire.gateway.kafka.records import _new, decode_batches
 from quire.gateway.kafka.unpacking import GZIP, LZ4, SNAPPY, ZSTD, Allowance, check_size
+from quire.log.records.attributes import HEADERS_MAX
 
 PACKED = {
     GZIP: codec.gzip_encode,
@@ -85,3 +88,26 @@ def test_the_batches_of_a_request_count_together(
         list(decode_batches(data, allowance))
     with pytest.raises(InvalidRequestError, match="send several requests"):
         list(decode_batches(3 * data, Allowance()))
+
+
+class Copied(bytes):
+    """Bytes that count how many of them were copied."""
+
+    copied = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        found = super().__getitem__(place)
+        if isinstance(place, slice):
+            self.copied += len(found)
+        return found
+
+
+def test_many_batches_are_not_copied_once_for_each_of_them() -> None:
+    data = Copied(100 * zeros(GZIP))
+    assert len(list(decode_batches(data, Allowance()))) == 100
+    assert data.copied < 2 * len(data)
+
+
+def test_too_many_headers_are_refused_before_they_are_looked_at() -> None:
+    with pytest.raises(InvalidRequestError, match="headers are too many"):
+        _new(None, b"", [("", None)] * (HEADERS_MAX + 1), 0)
