@@ -74,12 +74,14 @@ def encode(fields: Iterable[Field]) -> bytes:
 
 
 class Message:
-    """The fields of a message by number. Raises `MalformedError` for other bytes."""
+    """The fields of a message by number. Raises `MalformedError` for other bytes, and for more
+    than `values_max` values.
+    """
 
     __slots__ = ("_fields",)
 
-    def __init__(self, data: bytes | memoryview) -> None:
-        self._fields = _fields(bytes(data))
+    def __init__(self, data: bytes | memoryview, values_max: int = _MASK) -> None:
+        self._fields = _fields(bytes(data), values_max)
 
     @classmethod
     def of(cls, fields: dict[int, list[int | bytes]]) -> Message:
@@ -137,12 +139,15 @@ def as_text(key: int, value: bytes) -> str:
         raise MalformedError(f"field {key} is not UTF-8") from error
 
 
-def _fields(data: bytes) -> dict[int, list[int | bytes]]:
+def _fields(data: bytes, values_max: int) -> dict[int, list[int | bytes]]:
     """Return the values of a message's fields. Numbers of one byte, nearly all, are read here."""
     found: dict[int, list[int | bytes]] = {}
-    at, end = 0, len(data)
+    at, end, left = 0, len(data), values_max
     try:
         while at < end:
+            left -= 1
+            if left < 0:
+                raise MalformedError(f"a message of {end} bytes has more than {values_max} values")
             tag = data[at]
             at += 1
             if tag > _ONE_BYTE:

@@ -5,7 +5,8 @@ answered when they are durable. Other requests are tasks, and are answered in an
 with too much under way is not read from, by the bounds of the port for plain frames.
 
 Invariants: an answer counts among the gathered bytes until it is there (answers.py), and among the
-unread ones until it is written. A client that takes nothing, or little, holds up only itself.
+unread ones until it is written. A client that takes nothing, or little, holds up only itself. Each
+request is charged to its peer (message_turns.py), but for adds that are taken.
 
 A connection speaks the third protocol until its first message of the second, and then the second
 alone, as at a bookie of Apache's.
@@ -158,6 +159,9 @@ class ClientStream:
             self._begin(request, told)
         except Exception as error:
             told(error)
+        else:
+            return
+        await self._reception.messages.wait(self._owner)  # it costs a stranger a few bytes
 
     def _begin(self, request: ClientRequest, told: partial[None]) -> None:
         run, key = pack_run([request.body]), request.key or b""
@@ -236,6 +240,7 @@ class ClientStream:
     # Other requests.
 
     async def _ask(self, request: ClientRequest) -> None:
+        await self._reception.messages.wait(self._owner)
         counts = request.kind is not RequestKind.WAIT
         while counts and self._requests >= REQUESTS_MAX:
             await self._wait_for_room()

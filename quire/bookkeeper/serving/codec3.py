@@ -39,6 +39,11 @@ TOTAL: Final = 1
 FREE: Final = 2
 """Facts that a request for information asks for, in bits."""
 
+VALUES_MAX: Final = 1000
+"""Values of a request, and of each part of it: a dozen of them have a meaning. A stranger could
+have millions of them read in one step, which keeps all other clients waiting.
+"""
+
 _GROUPS: Final = struct.Struct(">ii")
 _GROUP: Final = struct.Struct(">qqii")
 _SIZE_MAX: Final = 2**31 - 1
@@ -50,8 +55,8 @@ def read_request(data: bytes) -> ClientRequest:
     An operation that is not known, or lacks its part, is a request of kind UNKNOWN: its client
     hears of it by the transaction. Raises `MalformedError` for bytes without a header.
     """
-    whole = Message(data)
-    header = Message(whole.data(1))
+    whole = Message(data, VALUES_MAX)
+    header = Message(whole.data(1), VALUES_MAX)
     number, transaction = header.number(2), header.number(3)
     unknown = ClientRequest(THIRD, number, transaction, RequestKind.UNKNOWN)
     if header.number(1) != VERSION or number not in PART.keys() & KINDS.keys():
@@ -60,7 +65,7 @@ def read_request(data: bytes) -> ClientRequest:
     if not whole.has(PART[operation]):
         return unknown
     try:
-        part = Message(whole.data(PART[operation]))
+        part = Message(whole.data(PART[operation]), VALUES_MAX)
         return _of_part(operation, transaction, part)
     except MalformedError:
         return unknown

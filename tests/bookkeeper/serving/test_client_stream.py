@@ -13,12 +13,14 @@ from typing import cast
 import pytest
 
 from quire.bookkeeper import wire2, wire3
+from quire.bookkeeper.protobuf import encode
 from quire.bookkeeper.serving.client_stream import ClientStream
 from quire.bookkeeper.status import Status
 from quire.bookkeeper.wire3 import SIZE, Operation
 from quire.entry import DigestKind, Sealer
 from quire.run import pack_run
 from quire.storage.serving.limits import Reception, ServiceLimits
+from quire.storage.serving.message_turns import MessageTurns
 from quire.testing.bookie import MemoryBookie
 from quire.wire.framed import ConnectionOverError, FramedConnection
 from quire.wire.reads import PART_BYTES_MAX
@@ -280,3 +282,33 @@ def test_a_client_that_leaves_instead_leaves_nothing() -> None:
         assert scene.reception.pending.free == scene.reception.pending.size
 
     served(body, ServiceLimits(runs_per_stream=8))
+
+
+class Turns:
+    """Turns of messages that only count them."""
+
+    def __init__(self) -> None:
+        self.charged: list[str] = []
+
+    async def wait(self, peer: str) -> None:
+        self.charged.append(peer)
+
+
+def test_requests_that_cost_little_are_charged_to_their_peer() -> None:
+    """Else a peer with many connections keeps the loop from all others."""
+
+    async def body(scene: Scene) -> None:
+        turns = Turns()
+        scene.reception.messages = cast("MessageTurns", turns)
+        async with scene.client() as client:
+            await client.ask(LAC, LIST, wire3.of_ledger(Operation.INFO, 1, LEDGER))
+            assert turns.charged == 3 * [client.owner]
+            wrong = encode([(1, LEDGER), (2, 2), (3, KEY), (4, frame(3))])
+            await client.ask(wire3.message(Operation.ADD, 1, wrong))
+            assert turns.charged == 4 * [client.owner], "a refused add"
+            right = encode([(1, LEDGER), (2, 2), (3, KEY), (4, frame(2))])
+            await client.ask(wire3.message(Operation.ADD, 1, right))
+            assert turns.charged == 4 * [client.owner]
+            assert client.statuses()[-2:] == [Status.BAD_REQUEST, Status.OK]
+
+    served(body)

@@ -208,3 +208,13 @@ def test_a_request_with_damaged_bytes_raises_nothing_else(data: st.DataObject) -
     for each in (bytes(damaged), message[:cut]):
         with suppress(MalformedError):
             encode_reply(read_request(each), Reply(Status.BAD_REQUEST))
+
+
+def test_a_request_of_very_many_values_is_refused_before_they_are_read() -> None:
+    """A stranger sends millions of them in one message, and all others wait meanwhile."""
+    many = b"\x78\x00" * codec3.VALUES_MAX
+    assert read_request(wire3.read(1, 7, 1)[SIZE:] + many[:-8]).kind is RequestKind.READ
+    with pytest.raises(MalformedError, match="more than 1000 values"):
+        read_request(wire3.read(1, 7, 1)[SIZE:] + many)
+    with pytest.raises(MalformedError, match="more than 1000 values"):
+        read_request(encode([(1, many + b"\x78\x00")]))
