@@ -129,6 +129,11 @@ LOGS: Final[Mapping[str, Action]] = {
 """By method of a gateway's service over gRPC. The list of logs names the logs that its caller may
 observe; the other calls name a log, each message of `Append` anew."""
 
+GROUPED: Final = frozenset({READ, OBSERVE})
+"""A group belongs to no log: its members and operators need one of these on any log. Each name of a
+group keeps a record in the metadata store, and a caller without any right makes none.
+"""
+
 KAFKA: Final[Mapping[int, frozenset[Action]]] = {
     0: frozenset({APPEND}),  # Produce
     1: frozenset({READ}),  # Fetch
@@ -136,11 +141,11 @@ KAFKA: Final[Mapping[int, frozenset[Action]]] = {
     3: frozenset({OBSERVE, APPEND, READ}),  # Metadata: one of them; APPEND to create a topic
     8: frozenset({READ}),  # OffsetCommit
     9: frozenset({READ}),  # OffsetFetch
-    10: frozenset(),  # FindCoordinator
-    11: frozenset(),  # JoinGroup: members say which topics they want, and fetch by themselves
-    12: frozenset(),  # Heartbeat
-    13: frozenset(),  # LeaveGroup
-    14: frozenset(),  # SyncGroup
+    10: GROUPED,  # FindCoordinator
+    11: GROUPED,  # JoinGroup: members say which topics they want, and fetch by themselves
+    12: GROUPED,  # Heartbeat
+    13: GROUPED,  # LeaveGroup
+    14: GROUPED,  # SyncGroup
     15: frozenset({OBSERVE}),  # DescribeGroups: on all logs, since a group belongs to none
     16: frozenset({OBSERVE}),  # ListGroups: likewise
     17: frozenset(),  # SaslHandshake

@@ -67,3 +67,23 @@ def decide(identity: Identity, action: Action, scope: Scope, table: RightsTable 
     if opposite in perhaps:
         return Decision(Verdict.DEPENDS)
     return Decision(Verdict.DENIED if allowing is None else Verdict.ALLOWED, allowing)
+
+
+def may_somewhere(identity: Identity, action: Action, table: RightsTable | None) -> bool:
+    """Return whether an identity may carry out an action on the cluster, or on some logs.
+
+    Args:
+        identity: the peer, as its certificate or token proves it.
+        action: the action.
+        table: the rules; None before there is a table.
+    """
+    if table is None:
+        return True
+    rules = [
+        rule
+        for rule in table.rules
+        if action in rule.role.actions and rule.names(identity) and rule.reach.ledger is None
+    ]
+    if any(rule.effect is Effect.DENY and rule.reach.is_cluster for rule in rules):
+        return False
+    return any(rule.effect is Effect.ALLOW for rule in rules)

@@ -30,7 +30,7 @@ from quire.errors import (
     QuireError,
 )
 from quire.metastore.store import MetadataStore
-from quire.rights.decide import Decision, Verdict, decide
+from quire.rights.decide import Decision, Verdict, decide, may_somewhere
 from quire.rights.ledger_logs import LedgerLogs
 from quire.rights.roles import Action
 from quire.rights.scopes import CLUSTER, Scope
@@ -167,6 +167,12 @@ class Guard:
     def may(self, identity: Identity, action: Action, log: str) -> bool:
         """Return whether a call about a log would be permitted; no denial is counted."""
         return decide(identity, action, Scope(log=log), self._watch.table).is_allowed
+
+    def may_somewhere(self, identity: Identity, action: Action) -> bool:
+        """Return whether an action is permitted on the cluster, or on some logs; no denial is
+        counted.
+        """
+        return may_somewhere(identity, action, self._watch.table)
 
     def _deny(self, identity: Identity, action: Action, scope: Scope, decision: Decision) -> None:
         self.denials.note(identity, action, scope, decision)

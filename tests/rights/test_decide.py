@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quire.errors import InvalidRequestError
-from quire.rights.decide import Verdict, decide
+from quire.rights.decide import Verdict, decide, may_somewhere
 from quire.rights.roles import ROLES, Action, Role, roles_for
 from quire.rights.scopes import CLUSTER, Reach, Scope
 from quire.rights.table import AccessRule, Effect, RightsTable, identity_named
@@ -160,3 +160,22 @@ def test_only_the_log_of_a_ledger_can_be_unknown() -> None:
     for scope in ({"log": "a", "is_log_known": False}, {"is_log_known": False}):
         with pytest.raises(InvalidRequestError):
             Scope(**scope)
+
+
+@given(identities, actions, st.none() | tables)
+def test_a_peer_that_may_do_nothing_anywhere_may_do_it_on_no_log(
+    identity: Identity, action: Action, rows: RightsTable | None
+) -> None:
+    allowed = [decide(identity, action, Scope(log=each), rows).is_allowed for each in (*LOGS, None)]
+    assert may_somewhere(identity, action, rows) or not any(allowed)
+
+
+def test_a_right_to_one_log_is_a_right_somewhere() -> None:
+    one = AccessRule(APP.name, Role.READER, Reach(log="orders"))
+    never = AccessRule(APP.name, Role.READER, effect=Effect.DENY)
+    ledger = AccessRule(APP.name, Role.READER, Reach(ledger=7))
+    assert may_somewhere(APP, Action.READ, table(one))
+    assert not may_somewhere(APP, Action.READ, table())
+    assert not may_somewhere(APP, Action.READ, table(ledger))
+    assert not may_somewhere(APP, Action.READ, table(one, never))
+    assert not may_somewhere(ANONYMOUS, Action.READ, table(one))

@@ -16,6 +16,7 @@ from quire.gateway.limits import Admission, GatewayLimits
 from quire.gateway.owners import Owners
 from quire.gateway.quotas import Direction, Quotas, client_of
 from quire.gateway.tokens import Token
+from quire.rights.calls import GROUPED
 from quire.rights.guard import Guard
 from quire.rights.roles import Action
 from quire.wire.identity import ANONYMOUS, Identity
@@ -81,6 +82,14 @@ class Broker:
     def may_describe(self, session: KafkaSession, log: str) -> bool:
         """Return whether the caller may know where a topic is."""
         return any(self.may(session, each, log) for each in DESCRIBING)
+
+    def check_grouped(self, session: KafkaSession) -> None:
+        """Raise `NotPermittedError` unless the caller may have to do with groups of consumers."""
+        guard = self.guard
+        if guard is not None and not any(
+            guard.may_somewhere(session.identity, each) for each in sorted(GROUPED)
+        ):
+            self.check(session, Action.READ, None)
 
     def charge(self, session: KafkaSession, direction: Direction, size: int, records: int) -> None:
         """Count a client's appends or reads; its next such request waits if they are too much."""

@@ -20,7 +20,7 @@ from quire.aio.tasks import Tasks, first_of
 from quire.aio.timing import time_limit
 from quire.client import Client
 from quire.election.leadership import Leadership
-from quire.errors import InvalidRequestError, NoSuchCursorError, QuireError
+from quire.errors import InvalidRequestError, NoSuchCursorError, NotPermittedError, QuireError
 from quire.gateway.answers import BusyError, GatewayError
 from quire.gateway.elections import election_of_group
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
@@ -241,11 +241,16 @@ class Coordinating:
         keys = getattr(request, "coordinator_keys", None)
         asked = [request.key] if keys is None else list(keys)
         is_group = getattr(request, "key_type", _GROUP_KEY) == _GROUP_KEY
-        found = [await self._find(broker, each, is_group) for each in asked]
+        denied = _denied(broker, session) if is_group else None
+        found = [await self._find(broker, each, is_group, denied) for each in asked]
         return {"coordinators": found, **(found[0] if found else {})}
 
-    async def _find(self, broker: Broker, key: str, is_group: bool) -> Fields:
+    async def _find(
+        self, broker: Broker, key: str, is_group: bool, denied: Fields | None
+    ) -> Fields:
         nowhere = {"key": key, "node_id": -1, "host": "", "port": -1}
+        if denied is not None:
+            return {**nowhere, **denied}
         if not is_group:
             code = ErrorCode.transactional_id_authorization_failed
             message = "a log has no transactions of Kafka"
@@ -277,6 +282,8 @@ class Coordinating:
     async def join(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
         """Answer JoinGroup."""
         answer = {"protocol_name": "", "leader": "", "member_id": request.member_id, "members": []}
+        if (denied := _denied(broker, session)) is not None:
+            return {**answer, **denied}
         led = self._coordinators.get(request.group_id)
         if led is None:
             return answer | {"error_code": ErrorCode.not_coordinator}
@@ -320,6 +327,8 @@ class Coordinating:
 
     async def sync(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
         """Answer SyncGroup."""
+        if (denied := _denied(broker, session)) is not None:
+            return {**denied, "assignment": b""}
         led = self._coordinators.get(request.group_id)
         if led is None:
             return {"error_code": ErrorCode.not_coordinator, "assignment": b""}
@@ -343,6 +352,8 @@ class Coordinating:
 
     async def heartbeat(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
         """Answer Heartbeat."""
+        if (denied := _denied(broker, session)) is not None:
+            return denied
         led = self._coordinators.get(request.group_id)
         if led is None:
             return {"error_code": ErrorCode.not_coordinator}
@@ -352,6 +363,8 @@ class Coordinating:
 
     async def leave(self, broker: Broker, session: KafkaSession, request: Any) -> Fields:
         """Answer LeaveGroup."""
+        if (denied := _denied(broker, session)) is not None:
+            return {**denied, "members": []}
         led = self._coordinators.get(request.group_id)
         if led is None:
             return {"error_code": ErrorCode.not_coordinator, "members": []}
@@ -427,6 +440,15 @@ class Coordinating:
         except (QuireError, GatewayError) as error:
             return group_code_of(error)
         return ErrorCode.none
+
+
+def _denied(broker: Broker, session: KafkaSession) -> Fields | None:
+    """Return the error of a caller that may have nothing to do with groups, None for others."""
+    try:
+        broker.check_grouped(session)
+    except NotPermittedError as error:
+        return {"error_code": ErrorCode.group_authorization_failed, "error_message": str(error)}
+    return None
 
 
 async def _move(broker: Broker, led: LedGroup, log: str, group: str, offset: int) -> None:

@@ -134,7 +134,7 @@ REQUESTS: Mapping[int, Asked] = {
         {"group_id": "g", "topics": [{"name": "orders", "partition_indexes": [0, 1]}]},
         [TOPIC, TOPIC],
     ),
-    10: Asked({"key": "g", "key_type": 0}),
+    10: Asked({"key": "g", "key_type": 0}, [GROUP]),
     11: Asked(
         {
             **MEMBER,
@@ -142,11 +142,12 @@ REQUESTS: Mapping[int, Asked] = {
             "protocols": [{"name": "r", "metadata": b""}],
             "session_timeout": SECOND,
             "rebalance_timeout": SECOND,
-        }
+        },
+        [GROUP],
     ),
-    12: Asked(MEMBER),
-    13: Asked(MEMBER),
-    14: Asked({**MEMBER, "assignments": []}),
+    12: Asked(MEMBER, [GROUP]),
+    13: Asked(MEMBER, [GROUP]),
+    14: Asked({**MEMBER, "assignments": []}, [GROUP]),
     15: Asked({"groups": ["g"], "include_authorized_operations": False}, [GROUP]),
     16: Asked({}),  # Kafka lists the groups that the caller may describe
     17: Asked({"mechanism": "PLAIN"}),
@@ -291,6 +292,18 @@ async def test_members_of_a_group_are_no_secret_of_a_denied_caller() -> None:
         await rights.set(AccessRule(ANONYMOUS.name, Role.ADMIN))
         (deleted,) = (await sent(address, 42, 1, REQUESTS[42].fields)).results
         assert deleted.error_code is ErrorCode.non_empty_group
+
+
+async def test_a_reader_of_one_log_finds_its_coordinator_and_a_stranger_makes_no_group() -> None:
+    async with guarded() as (address, rights):
+        await rights.set(AccessRule(ANONYMOUS.name, Role.READER, Reach(log="orders")))
+        assert await denials(address, 10) == []
+        await rights.set(AccessRule("quire://client/other", Role.ADMIN))
+        new = {"key": "new", "key_type": 0}
+        assert (await sent(address, 10, 1, new)).error_code is GROUP
+        await rights.set(AccessRule(ANONYMOUS.name, Role.ADMIN))
+        listed = await sent(address, 16, 4, {"states_filter": []})
+        assert [each.group_id for each in listed.groups] == ["g"]
 
 
 async def test_a_writer_finds_the_topic_that_it_writes() -> None:
