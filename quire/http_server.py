@@ -1,6 +1,7 @@
 """The HTTP server of one process, for its applications: a socket, and uvicorn without signals.
 
-A client that stalls keeps no connection, and no memory of an answer that it does not take.
+A client that stalls keeps no connection, and no memory of an answer that it does not take. There
+are so many connections at most: each of them has a descriptor, which the process needs for others.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Protocol, cast
 
 import h11
 import uvicorn
@@ -82,6 +84,22 @@ class _OneLengthConnection(h11.Connection):
         return event
 
 
+class ConnectionTable(Protocol):
+    """The connections of a server, of which it decides which one ends."""
+
+    def enter(self, connection: TimedProtocol, /) -> TimedProtocol | None:
+        """Count a new connection. Return the one that has to end for it, perhaps itself."""
+        ...
+
+    def speak(self, connection: TimedProtocol, /) -> None:
+        """Note that a connection has sent a request."""
+        ...
+
+    def leave(self, connection: TimedProtocol, /) -> None:
+        """Forget a connection. Harmless if it is not counted."""
+        ...
+
+
 class TimedProtocol(H11Protocol):
     """uvicorn's side of a connection, with a time for each wait for the client.
 
@@ -89,8 +107,9 @@ class TimedProtocol(H11Protocol):
     rest of a request, nor until a client takes an answer.
     """
 
-    def __init__(self, *args: Any, **more: Any) -> None:
+    def __init__(self, *args: Any, table: ConnectionTable | None = None, **more: Any) -> None:
         super().__init__(*args, **more)
+        self._table = table
         self.conn = _OneLengthConnection(h11.SERVER)
         self._head_until: float | None = None
         self._taking: asyncio.TimerHandle | None = None
@@ -99,10 +118,14 @@ class TimedProtocol(H11Protocol):
         """Wait for the first request."""
         super().connection_made(transport)
         self._await_head()
+        if self._table is not None and (ended := self._table.enter(self)) is not None:
+            ended.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Wait for the rest of a request that has begun."""
         super().data_received(data)
+        if self._table is not None and self.cycle is not None:
+            self._table.speak(self)
         if self.transport.is_closing():
             self._await_taking()
         elif self.cycle is not None and not self.cycle.response_complete:
@@ -154,6 +177,8 @@ class TimedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._end_taking()
+        if self._table is not None:
+            self._table.leave(self)
         super().connection_lost(exc)
 
     def _await_taking(self) -> None:
@@ -172,15 +197,17 @@ async def serve_application(
     *,
     ready: Callable[[], None],
     ending: Callable[[], Awaitable[None]],
+    table: ConnectionTable | None = None,
     **more: Any,
 ) -> None:
     """Answer requests until cancelled. Then call `ending`, and let answers under way end.
 
-    `ready` is called once requests are answered; `more` goes to `uvicorn.Config`.
+    `ready` is called once requests are answered. `table` bounds the connections.
+    `more` goes to `uvicorn.Config`.
     """
     config = uvicorn.Config(
         application,
-        http=TimedProtocol,
+        http=cast(type[asyncio.Protocol], partial(TimedProtocol, table=table)),
         ws="none",
         log_config=None,
         access_log=False,

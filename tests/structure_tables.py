@@ -295,6 +295,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
         "quire.gateway.tokens",
         "quire.gateway.place",
         "quire.gateway.presence",
+        "quire.gateway.space",
         "quire.gateway.status",
         "quire.http_server",
         "quire.places",

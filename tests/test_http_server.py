@@ -9,7 +9,14 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from quire.http_server import HEAD_SECONDS, IDLE_SECONDS, TAKE_SECONDS, TimedProtocol
+from quire.gateway.space import ConnectionPlaces
+from quire.http_server import (
+    HEAD_SECONDS,
+    IDLE_SECONDS,
+    TAKE_SECONDS,
+    ConnectionTable,
+    TimedProtocol,
+)
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
@@ -78,11 +85,13 @@ class Answering:
         self.taken += 1
 
 
-def connected(application: Answering, *, takes: bool = True) -> Wire:
+def connected(
+    application: Answering, *, takes: bool = True, table: ConnectionTable | None = None
+) -> Wire:
     config = uvicorn.Config(
         application, log_config=None, lifespan="off", timeout_keep_alive=IDLE_SECONDS, ws="none"
     )
-    return Wire(TimedProtocol(config, ServerState(), {}), takes=takes)
+    return Wire(TimedProtocol(config, ServerState(), {}, table=table), takes=takes)
 
 
 async def test_a_connection_without_a_request_is_closed() -> None:
@@ -179,3 +188,30 @@ async def test_a_body_that_breaks_after_its_answer_only_ends_the_connection() ->
     await asyncio.sleep(1)
     assert wire.written.count(b"HTTP/1.1") == 1
     assert wire.is_lost
+
+
+async def test_connections_are_bounded_and_silent_ones_make_space() -> None:
+    application = Answering(1)
+    table = ConnectionPlaces[TimedProtocol](8)
+
+    def talking() -> Wire:
+        wire = connected(application, table=table)
+        wire.protocol.data_received(GET)
+        return wire
+
+    first = talking()
+    silent = [connected(application, table=table) for _ in range(3)]
+    await asyncio.sleep(1)
+    assert [each.is_lost for each in (first, *silent)] == [False, True, False, False]
+    for each in silent[1:]:
+        each.protocol.data_received(GET)
+    more = [talking() for _ in range(5)]
+    await asyncio.sleep(1)
+    assert not any(each.is_lost for each in (first, *silent[1:], *more))
+    full = connected(application, table=table)
+    await asyncio.sleep(1)
+    assert full.is_lost
+    first.abort()
+    await asyncio.sleep(1)
+    assert not connected(application, table=table).is_lost
+    assert application.taken == 8

@@ -23,6 +23,7 @@ from quire.console.calls import ConsoleSource
 from quire.console.sampler import Sampler
 from quire.errors import ConfigurationError
 from quire.extras import needed_for
+from quire.gateway.space import ConnectionPlaces
 from quire.gateway.tokens import Token
 from quire.healing.state import LOST_SECONDS
 from quire.healing.verdict import ENSEMBLE
@@ -36,6 +37,10 @@ with needed_for("quire console", "console"):
     from quire.http_server import bind, serve_application
 
 LISTEN: Final = "127.0.0.1:8190"
+
+CONNECTIONS_MAX: Final = 1024
+"""Connections of browsers and programs, a quarter of them without a request so far. A browser makes
+six."""
 
 _log = logging.getLogger(__name__)
 
@@ -115,6 +120,7 @@ async def serve_console(
                     listening,
                     ready=partial(on_ready, address, drawn),
                     ending=console.end,
+                    table=ConnectionPlaces(CONNECTIONS_MAX),
                     **_files_of(options),
                 )
             finally:

@@ -22,6 +22,7 @@ from quire.gateway.owners import Owners
 from quire.gateway.place import GatewayPlace
 from quire.gateway.presence import GatewayPresence
 from quire.gateway.rpc.port import RpcPort
+from quire.gateway.space import ConnectionPlaces
 from quire.gateway.tokens import Token
 from quire.log.manifest.options import LogOptions
 from quire.metastore import open_store
@@ -137,6 +138,7 @@ async def serve_gateway(
             listening,
             ready=partial(on_ready or _tell_no_caller, place),
             ending=end,
+            table=ConnectionPlaces(limits.requests + limits.streams),
         )
 
 

@@ -6,7 +6,8 @@ answer. So a request has space before its bytes are read, in the gateway's budge
 space in the order of their coming.
 
 A connection that has said nothing costs its opener nothing. So such connections have a quarter of
-the places, and a further one ends the connection that has been silent longest.
+the places, and a further one ends the connection that has been silent longest. Kafka's port and
+HTTP count their connections so, each for itself.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from quire.gateway.answers import BodyTooLargeError, BusyError
 from quire.gateway.limits import Admission
 
 SILENT_SHARE: Final = 4
-"""Connections that have not logged in have one of so many places."""
+"""Connections that have not logged in, or sent no request, have one of so many places."""
 
 
 T = TypeVar("T")
@@ -64,14 +65,16 @@ class Space:
 
 
 class ConnectionPlaces(Generic[T]):
-    """The connections of one port, silent ones apart. It decides which connection ends."""
+    """The connections of one port, silent ones apart. It decides which connection ends. Implements
+    `quire.http_server.ConnectionTable`, too.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._silent_most = max(1, most // SILENT_SHARE)
         self._open: dict[T, None] = {}
         self._silent: dict[T, None] = {}
-        """Those of them that have not logged in yet, oldest first."""
+        """Those of them that have not spoken yet, oldest first."""
 
     def enter(self, connection: T) -> T | None:
         """Give a new connection a place. Return the connection that has to end: the longest silent
@@ -88,7 +91,7 @@ class ConnectionPlaces(Generic[T]):
         return ended
 
     def speak(self, connection: T) -> None:
-        """Note that a connection has logged in."""
+        """Note that a connection has logged in, or sent a request."""
         self._silent.pop(connection, None)
 
     def leave(self, connection: T) -> None:
