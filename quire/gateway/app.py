@@ -37,6 +37,7 @@ from quire.gateway.limits import Admission, GatewayLimits, HeldPlace
 from quire.gateway.metered import NO_ANSWER, GatewayMeter
 from quire.gateway.owners import Owners
 from quire.gateway.quotas import Direction, Quotas
+from quire.gateway.readiness import StoreLook
 from quire.gateway.reads import paced, read_page, stream_events
 from quire.gateway.telling import KafkaFigures, status_of
 from quire.gateway.tokens import Token, caller
@@ -110,6 +111,7 @@ class Gateway:
         self.is_ending = False
         self.tokens = tokens
         self.admission = Admission(limits)
+        self.store = StoreLook(client.list_logs)
         self.meter = GatewayMeter()
         self.consumers = Consumers()
         self.kafka = KafkaFigures()
@@ -365,10 +367,8 @@ async def alive(gateway: Gateway, request: Request) -> Response:
 async def ready(gateway: Gateway, request: Request) -> Response:
     """Answer 200 while the gateway takes requests and its metadata store answers."""
     reasons = ["the gateway ends"] if gateway.is_ending else []
-    try:
-        await gateway.client.list_logs()
-    except QuireError as error:
-        reasons.append(str(error))
+    if (trouble := await gateway.store.trouble()) is not None:
+        reasons.append(trouble)
     if reasons:
         return JSONResponse({"status": "not ready", "reasons": reasons}, 503)
     return JSONResponse({"status": "ready", "writes": len(gateway.owners.written())})
