@@ -6,7 +6,8 @@ that a recovery which loses the race to close had merely reached (L7). A batch i
 its entries is on Qa bookies, in enough domains (`ack_rule`).
 
 A bookie that fails or is slow is replaced when there is a spare, by a fragment that starts at
-the batch. These fragments live in `mended` only and reach metadata with the closing change, or
+the batch. Without a spare it stays down, and is asked again for a batch that the others cannot make
+safe. These fragments live in `mended` only and reach metadata with the closing change, or
 never: another recovery must not look for entries on bookies that may never get them.
 """
 
@@ -78,12 +79,18 @@ class WriteBack:
         runs = self._runs(batch)
         acked: set[int] = set()
         self._replace(batch[0].entry)
+        unasked = set(self._down)
         while True:
             await self._send(batch, runs, acked)
-            if not self._replace(batch[0].entry):
-                break
-        if not self._is_safe(batch, acked):
-            raise self._obstacle or NotEnoughBookiesError(len(self._down), len(self._spares()))
+            if self._replace(batch[0].entry):
+                continue
+            if self._is_safe(batch, acked):
+                return
+            if not unasked:
+                raise self._obstacle or NotEnoughBookiesError(len(self._down), len(self._spares()))
+            # They failed an earlier batch: the trouble may have passed.
+            self._down -= unasked
+            unasked.clear()
 
     def _runs(self, batch: Sequence[Entry]) -> list[bytes]:
         """Return what each position is to store."""

@@ -61,3 +61,33 @@ def test_a_batch_is_safe_when_each_entry_has_its_ack_quorum(replication: Replica
                 assert held == copies
 
     scenario(size, body)
+
+
+def test_a_bookie_that_failed_an_earlier_batch_is_asked_again_without_a_spare() -> None:
+    """Trouble that has passed at one bookie, and begins at another, ends no recovery."""
+
+    async def body(cluster: MemoryCluster) -> None:
+        planted = await PlantedLedger.create(
+            cluster, (0, "b0 b1 b2"), replication=Replication(3, 3, 2)
+        )
+        writing = WriteBack(
+            await planted.metadata(),
+            cluster.roster,
+            planted.sealer,
+            LedgerOptions(),
+            random.Random(1),
+            NO_ENTRY,
+        )
+        cluster.bookies["b0"].before = down("add")
+        await writing.write(entries(0, 2))
+        cluster.bookies["b0"].before = down("nothing")
+        cluster.bookies["b1"].before = down("add")
+        await writing.write(entries(2, 2))
+        assert [cluster.holders(7, each) for each in range(4)] == [["b1", "b2"]] * 2 + [
+            ["b0", "b2"]
+        ] * 2
+        cluster.bookies["b0"].before = down("add")
+        with pytest.raises(NotEnoughBookiesError):
+            await writing.write(entries(4, 2))
+
+    scenario(3, body)
