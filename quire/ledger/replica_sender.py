@@ -37,7 +37,7 @@ from quire.ledger.backlog import Backlog
 from quire.ledger.forcing import vouched
 from quire.ledger.options import LedgerOptions
 from quire.ledger.quorum import Replication
-from quire.ledger.quorum_call import within
+from quire.ledger.quorum_call import retry_busy, within
 from quire.ledger.roster import Bookies
 from quire.ledger.run_link import RunLink, run_link
 from quire.ledger.sender_calls import add_again, ask, tell
@@ -272,10 +272,13 @@ class ReplicaSender:
             self._context.owner.failed(self, error)
 
     def _call_sync(self, first: EntryId, last: EntryId) -> Awaitable[list[tuple[EntryId, EntryId]]]:
+        asking = retry_busy(partial(self._sync, first, last))
+        return within(self._context.options.request_timeout, self.bookie, asking)
+
+    def _sync(self, first: EntryId, last: EntryId) -> Awaitable[list[tuple[EntryId, EntryId]]]:
         context = self._context
         bookie = context.bookies.bookie(self.bookie)
-        call = bookie.sync(context.ledger, context.access_key, first, last)
-        return within(context.options.request_timeout, self.bookie, call)
+        return bookie.sync(context.ledger, context.access_key, first, last)
 
     def _synced(self, first: EntryId, last: EntryId, held: list[tuple[EntryId, EntryId]]) -> None:
         if self._syncing is asyncio.current_task():

@@ -155,6 +155,33 @@ def test_a_busy_bookie_is_sent_the_same_run_again() -> None:
     scenario(main)
 
 
+def test_a_busy_bookie_is_asked_for_the_same_sync_again() -> None:
+    async def main(scene: Scene) -> None:
+        scene.bookie.fail_with(BookieBusyError("a", "the journal is full"))
+        scene.sender.sync(0, 0)
+        await asyncio.sleep(1)
+        assert scene.errors == []
+        scene.bookie.heal()
+        scene.push()
+        scene.sender.pump()
+        await asyncio.sleep(1)
+        assert (scene.acks, scene.errors) == ([0, 0], [])
+
+    scenario(main)
+
+
+def test_a_bookie_that_stays_busy_at_a_sync_fails_after_the_time_of_a_request() -> None:
+    async def main(scene: Scene) -> None:
+        scene.bookie.fail_with(BookieBusyError("a", "the journal is full"))
+        scene.sender.sync(0, 0)
+        await asyncio.sleep(LedgerOptions().request_timeout - 0.1)
+        assert scene.errors == []
+        await asyncio.sleep(0.2)
+        assert [type(error) for error in scene.errors] == [BookieUnavailableError]
+
+    scenario(main)
+
+
 def test_a_probe_is_one_run_from_where_it_matters_and_an_ack_ends_it() -> None:
     async def main(scene: Scene) -> None:
         scene.push(3)

@@ -71,7 +71,7 @@ class ServiceLimits:
     tails: int = 256
     lists: int = 256
     syncs: int = 4096
-    """These wait for the journal only; a writer gives the bookie up after a refused sync."""
+    """These wait for the journal only; a writer asks again after a refused sync."""
     waits: int = 8192
     unfinished_bytes: int = 128 * 1024 * 1024
     """For messages that are not whole, on all connections for runs: sixteen of the largest. As much
