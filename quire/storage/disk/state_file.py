@@ -10,6 +10,7 @@ over the old one, sync the directory. A crash leaves the old content or the new,
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -48,7 +49,9 @@ def decode_state(path: str, kind: str, version: int, data: bytes) -> dict[str, A
 
 
 async def write_state(disk: Disk, path: str, data: bytes) -> None:
-    """Replace a file as a whole, durably. OSError: the old content or the new is there."""
+    """Replace a file as a whole, durably. OSError: the old content or the new is there; after
+    ENOSPC the old.
+    """
     temporary = path + TEMPORARY_SUFFIX
     directory, _, name = temporary.rpartition("/")
     if name in await disk.list(directory):
@@ -59,7 +62,20 @@ async def write_state(disk: Disk, path: str, data: bytes) -> None:
     finally:
         await file.close()
     await disk.rename(temporary, path)
-    await disk.sync_directory(directory)
+    await sync_names(disk, directory)
+
+
+async def sync_names(disk: Disk, directory: str) -> None:
+    """Make changed names in a directory durable. Raises OSError, but not ENOSPC, after which
+    nothing would have changed: the names have, and the next process may find either.
+    """
+    try:
+        await disk.sync_directory(directory)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        where = directory or "the bookie's directory"
+        raise OSError(errno.EIO, f"names in {where} cannot be synced: {error}") from error
 
 
 async def read_state(disk: Disk, path: str, *, bytes_max: int = STATE_BYTES_MAX) -> bytes | None:

@@ -190,13 +190,13 @@ class EntryWriter:
             self._put_end(rows)
             await self._drain()
             await self._file.sync()
+            await self._disk.sync_directory(ENTRIES)
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 await self._disk.unlink(path)
             raise
         finally:
             await self._file.close()
-        await self._disk.sync_directory(ENTRIES)
         return EntryIndex(self.number, self._ledgers, rows)
 
     async def put(self, ledger: LedgerId, slices: Sequence[Slice]) -> None:

@@ -29,6 +29,7 @@ from typing import Final
 from quire.aio.timing import time_limit
 from quire.storage.disk.port import Disk, File
 from quire.storage.disk.renewal import RENEWED_SUFFIX, list_renewed
+from quire.storage.disk.state_file import sync_names
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.record import SegmentHeader, encode_segment
 
@@ -178,7 +179,7 @@ class Segments:
             self._spares.remove(spare)
             self._number = number
             self._live.append(number)
-            await self._sync_names()
+            await sync_names(self._disk, JOURNAL)
         except BaseException:  # cancellation too: only this task knows the file
             await file.close()
             raise
@@ -215,19 +216,8 @@ class Segments:
         while number in self._spares:
             number += 1
         await write_zeros(self._disk, spare_path(number), self._options.segment_bytes)
-        await self._sync_names()
+        await sync_names(self._disk, JOURNAL)
         self._spares.append(number)
-
-    async def _sync_names(self) -> None:
-        """Make the names of files durable. Raises OSError, but not ENOSPC, after which nothing
-        would have changed: the names have, and a second attempt would change others.
-        """
-        try:
-            await self._disk.sync_directory(JOURNAL)
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
-                raise
-            raise OSError(errno.EIO, f"names in {JOURNAL} cannot be synced: {error}") from error
 
     def prepare(self, previous: int) -> None:
         """Begin to make the segment that `take` will return."""
