@@ -23,7 +23,7 @@ from quire.entry import BookieId, LedgerId
 from quire.healing.requests import Requests
 from quire.healing.survey import Survey
 from quire.healing.tally import Tally
-from quire.ledger.inventory import compare, lists_of, named_by
+from quire.ledger.inventory import compared, lists_of, named_by
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.outlines import Verdict, judge, outlines_of, owed
 from quire.ledger.roster import Bookies
@@ -191,7 +191,7 @@ class Holes:
         """Compare the lists of the bookies that a ledger names, as far as they answer."""
         named = named_by(metadata)
         answers = await lists_of(self._bookies, named & up, metadata.ledger, self._timeout)
-        plan, found = Plan(), compare(metadata, answers)
+        plan, found = Plan(), await compared(metadata, answers)
         plan_holes(plan, found, named - up)
         if found.lost:
             plan.wanted.clear()  # there is nothing to fetch them from

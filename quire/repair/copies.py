@@ -23,7 +23,7 @@ from quire.errors import (
     UnreadableError,
     VersionConflictError,
 )
-from quire.ledger.inventory import compare, lists_of, named_by, whole_in
+from quire.ledger.inventory import compared, lists_of, named_by, whole_in
 from quire.ledger.links import link_bookie
 from quire.ledger.metadata import LedgerMetadata, Replica
 from quire.ledger.quorum_call import within
@@ -141,7 +141,7 @@ class PeerCopies:
             return metadata, frozenset()
         others = named_by(metadata) - {self._bookie}
         answers = await lists_of(self._bookies, others, ledger, self._timeout)
-        return metadata, whole_in(compare(metadata, answers))
+        return metadata, whole_in(await compared(metadata, answers))
 
     async def fetch(
         self, ledger: LedgerId, entries: Sequence[EntryId], bytes_max: int

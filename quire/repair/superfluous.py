@@ -28,7 +28,7 @@ from quire.aio.tasks import together
 from quire.bookie import BookieAddress
 from quire.entry import BookieId, LedgerId
 from quire.errors import ConflictError, NoSuchLedgerError, OutcomeUnknownError, QuireError
-from quire.ledger.inventory import Inventory, compare, list_held, named_by
+from quire.ledger.inventory import Inventory, compared, list_held, named_by
 from quire.ledger.links import link_bookie
 from quire.ledger.metadata import LedgerMetadata
 from quire.ledger.ranges import Ranges
@@ -115,7 +115,7 @@ class SuperfluousCopies:
             metadata = found.metadata
             if not is_unnamed(metadata, self._bookie):
                 return False
-            if not is_whole(compare(metadata, await self._lists(bookies, metadata))):
+            if not is_whole(await compared(metadata, await self._lists(bookies, metadata))):
                 return False
             await self._records.change(metadata, found.version)
         except (NoSuchLedgerError, ConflictError, OutcomeUnknownError):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import chain
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 
 from quire.entry import BookieId, DigestKind, EntryId, LedgerId
 from quire.errors import CorruptEntryError, NoSuchLedgerError, QuireError
+from quire.ledger import inventory
 from quire.ledger.inventory import Inventory, Shortage, compare, take_inventory
 from quire.ledger.metadata import Fragment, LedgerMetadata, LedgerState
 from quire.ledger.quorum import Replication
@@ -223,6 +227,26 @@ def test_a_ledger_that_is_deleted_meanwhile_is_not_said_to_be_lost() -> None:
                 await taken(cluster, metadata.ledger)
 
     virtually(main)
+
+
+@pytest.mark.real_time
+async def test_the_loop_goes_on_while_a_ledger_is_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A million striped entries take a second. A bookie that stood still so long answers no
+    writer, and may lose its registration.
+    """
+    went_on, loop = threading.Event(), asyncio.get_running_loop()
+
+    def comparing(*args: Any) -> Inventory:
+        loop.call_soon_threadsafe(went_on.set)
+        assert went_on.wait(1.0), "the loop stood still"
+        return compare(*args)
+
+    monkeypatch.setattr(inventory, "compare", comparing)
+    async with closed_ledger() as (cluster, metadata):
+        found = await taken(cluster, metadata.ledger)
+        assert (found.compared_to, list(found.shortages)) == (9, [])
 
 
 def test_a_bookie_with_damage_says_so() -> None:

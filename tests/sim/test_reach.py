@@ -38,7 +38,6 @@ RUNS: Final = (
 UNREACHED: Final = {
     "aio/loops.py": "aio/test_loops.py",
     "admin.py": "test_admin.py",
-    "aio/computing.py": "ledger/test_stretching.py",
     "columns.py": "test_scan.py",
     "errors/gateways.py": "spark/test_asking_gateways.py",
     "errors/peers.py": "wire/test_hello.py",
