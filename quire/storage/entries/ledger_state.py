@@ -94,6 +94,12 @@ class LedgerState:
             return not self.check or is_checked(key, self.check)
         return hmac.compare_digest(self.key, key)
 
+    def is_of(self, check: str) -> bool:
+        """Tell whether the ledger's key passes the check in its record, as far as both are known.
+        Every entry held was added with that key.
+        """
+        return self.key is None or not check or is_checked(self.key, check)
+
     def lets_read(self, key: bytes) -> bool:
         """Tell whether entries may be given to a reader with a key, empty for none."""
         has_guard = is_of_guarded_reads(self.check) if self.key is None else guards_reads(self.key)

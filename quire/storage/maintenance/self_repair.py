@@ -88,8 +88,8 @@ class Mender:
         self._has_room = has_room
         self._flush = flush
         self._request_flush = request_flush
-        self._ordered: set[LedgerId] = set()
-        """Ledgers whose limbo may not be durable yet."""
+        self._ordered: dict[LedgerId, str] = {}
+        """Ledgers whose limbo may not be durable yet, and the checks of their keys."""
         self._on_fatal = on_fatal
         self._tasks = Tasks(on_fatal)
         self.counts: Final = MendCounts()
@@ -130,7 +130,7 @@ class Mender:
             _log.warning("bookie %s cannot read its orders: %s", self._bookie, error)
             return
         # An order may come back after it was taken away, while its ledger is in limbo still.
-        self._ordered.update(order.ledger for order in orders)
+        self._ordered.update((order.ledger, order.key_check) for order in orders)
         for order in orders:
             if self._storage.doubt(order.ledger, order.key_check):
                 self.counts.ledgers_ordered += 1
@@ -161,7 +161,7 @@ class Mender:
             else:
                 await self._make_whole(copies, ledger)
         except NoSuchLedgerError:
-            self._ordered.discard(ledger)
+            self._ordered.pop(ledger, None)
         except QuireError as error:
             self.counts.failures += 1
             _log.warning("bookie %s lacks copies of ledger %d: %s", self._bookie, ledger, error)
@@ -180,7 +180,7 @@ class Mender:
             if not await self._take_places(copies, ledger):
                 return
             self._storage.clear(ledger)
-            self._ordered.discard(ledger)
+            self._ordered.pop(ledger, None)
             self.counts.ledgers_cleared += 1
             _log.info("bookie %s has all of ledger %d again", self._bookie, ledger)
 
@@ -189,13 +189,23 @@ class Mender:
         key are durable before: no process may begin the ledger anew at a bookie that it names. A
         ledger that the bookie had given up is its own again before, or the next start would drop
         copies that the record counts on.
+
+        A place that was asked for after the orders were read is left to the next round: the check
+        of the key is not known yet. A ledger with another key keeps its limbo: a stranger began it
+        here, and its entries may be the stranger's.
         """
-        is_disowned = self._storage.is_disowned(ledger)
-        if (is_disowned or ledger in self._ordered) and not await self._flush():
+        check, is_disowned = self._ordered.get(ledger), self._storage.is_disowned(ledger)
+        if check is not None and not self._storage.state(ledger).is_of(check):
+            self.counts.failures += 1
+            told = "bookie %s takes no place in ledger %d: another program began it here"
+            _log.error(told, self._bookie, ledger)
+            return False
+        if (is_disowned or check is not None) and not await self._flush():
             return False
         if is_disowned and not await self._own(ledger):
             return False
-        self.counts.places_taken += await copies.take_places(ledger)
+        if check is not None:
+            self.counts.places_taken += await copies.take_places(ledger)
         return True
 
     async def _own(self, ledger: LedgerId) -> bool:

@@ -1,0 +1,57 @@
+"""Places that a bookie is asked to take, and the key that it must know first."""
+
+from __future__ import annotations
+
+import pytest
+
+from quire.entry import key_check
+from quire.errors import UnauthorizedError
+from quire.storage.maintenance.replicas_port import Order
+from tests.storage.maintenance.fakes import FAST, FakeCopies, FakeOrders, all_to
+from tests.storage.salvage_scene import loaded, salvaged
+from tests.storage.scene import KEY, OTHER_KEY, Scene, drive, run_of
+
+
+def test_a_place_that_is_asked_for_after_the_orders_were_read_waits_for_its_key() -> None:
+    """The way to copies tells of newer assignments than the orders that were read before it."""
+
+    async def main() -> None:
+        scene = await loaded()
+        await salvaged(scene)
+        node = await scene.start()
+        copies, orders = FakeCopies({50: all_to(9)}), FakeOrders([])
+        mender = node.mender(copies.open, orders)
+        node._storage.state(50)  # as of entries in a file, whose state was in a lost file
+        assert 50 in node._storage.limbo()
+        await mender._take_orders()
+        await mender.round()
+        assert copies.taken == []
+        orders.orders.append(Order(50, key_check(KEY)))
+        await mender._take_orders()
+        await mender.round()
+        assert copies.taken == [50]
+        with pytest.raises(UnauthorizedError):
+            await node.add(50, OTHER_KEY, run_of(50, 10), recovery=True)
+        await scene.close()
+
+    drive(main())
+
+
+def test_entries_under_another_key_take_no_place() -> None:
+    """A stranger may begin a ledger at a bookie that has no place in it. Its entries are not those
+    of the ledger, and another bookie's copies would go for them.
+    """
+
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        node = await scene.start()
+        await node.add(50, OTHER_KEY, run_of(50, *range(10), payload=b"forged"))
+        copies, orders = FakeCopies({50: all_to(11)}), FakeOrders([Order(50, key_check(KEY))])
+        mender = node.mender(copies.open, orders)
+        await mender._take_orders()
+        await mender.round()
+        assert (copies.taken, node._storage.limbo()) == ([], [50])
+        assert mender.counts.failures == 1
+        await scene.close()
+
+    drive(main())
