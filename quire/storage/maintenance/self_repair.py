@@ -175,7 +175,16 @@ class Mender:
             note(PLACES, self.counts.places_taken - before)
 
     async def _make_whole(self, copies: Copies, ledger: LedgerId) -> None:
-        """Fetch what a ledger lacks; when it is whole, take its places and end its limbo."""
+        """Fetch what a ledger lacks; when it is whole, take its places and end its limbo.
+
+        A ledger with another key keeps its limbo: a stranger began it here, its entries may be the
+        stranger's, and the stranger could read others.
+        """
+        if not self._storage.state(ledger).is_of(self._ordered.get(ledger, "")):
+            self.counts.failures += 1
+            told = "bookie %s takes no place in ledger %d: another program began it here"
+            _log.error(told, self._bookie, ledger)
+            return
         if await self._mend(copies, ledger):
             if not await self._take_places(copies, ledger):
                 return
@@ -191,20 +200,14 @@ class Mender:
         copies that the record counts on.
 
         A place that was asked for after the orders were read is left to the next round: the check
-        of the key is not known yet. A ledger with another key keeps its limbo: a stranger began it
-        here, and its entries may be the stranger's.
+        of the key is not known yet.
         """
-        check, is_disowned = self._ordered.get(ledger), self._storage.is_disowned(ledger)
-        if check is not None and not self._storage.state(ledger).is_of(check):
-            self.counts.failures += 1
-            told = "bookie %s takes no place in ledger %d: another program began it here"
-            _log.error(told, self._bookie, ledger)
-            return False
-        if (is_disowned or check is not None) and not await self._flush():
+        is_ordered, is_disowned = ledger in self._ordered, self._storage.is_disowned(ledger)
+        if (is_disowned or is_ordered) and not await self._flush():
             return False
         if is_disowned and not await self._own(ledger):
             return False
-        if check is not None:
+        if is_ordered:
             self.counts.places_taken += await copies.take_places(ledger)
         return True
 

@@ -52,6 +52,7 @@ def test_entries_under_another_key_take_no_place() -> None:
         await mender.round()
         assert (copies.taken, node._storage.limbo()) == ([], [50])
         assert mender.counts.failures == 1
+        assert copies.asked == [], "the stranger could read them"
         await scene.close()
 
     drive(main())
