@@ -180,7 +180,8 @@ async def compared(
     metadata: LedgerMetadata, answers: Mapping[BookieId, Ranges | QuireError]
 ) -> Inventory:
     """Return as `compare`, beside the loop: a striped ledger has a range in each cycle of its
-    ensemble, and a million entries take a second. The answers must not change meanwhile.
+    ensemble, and a million entries take seconds of a busy core. The answers must not change
+    meanwhile.
     """
     return await compute(partial(compare, metadata, answers))
 

@@ -233,8 +233,8 @@ def test_a_ledger_that_is_deleted_meanwhile_is_not_said_to_be_lost() -> None:
 async def test_the_loop_goes_on_while_a_ledger_is_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A million striped entries take a second. A bookie that stood still so long answers no
-    writer, and may lose its registration.
+    """A million striped entries take seconds of a busy core. A bookie that stood still so long
+    would answer no writer.
     """
     went_on, loop = threading.Event(), asyncio.get_running_loop()
 
