@@ -157,8 +157,9 @@ class LedgerReader(Handle):
         while await self.last_confirmed() < end and not known.is_closed:
             if asyncio.get_running_loop().time() >= deadline:
                 reason = (
-                    "it is not confirmed, and its writer is silent: open the ledger, or its log, "
-                    "to recover it (client.recover_log, `quire log end --recover`)"
+                    "it is not confirmed, and its writer is silent: have the writer append; or, if "
+                    "it is gone, open the ledger, or its log, to recover it (client.recover_log, "
+                    "`quire log end --recover`)"
                 )
                 raise UnreadableError(self.ledger, end, reason)
             await asyncio.sleep(pauses.next())
@@ -277,6 +278,7 @@ class LedgerReader(Handle):
             The confirmed entries, each verified with the ledger's key.
 
         Raises:
+            InvalidRequestError: `first` is not the id of an entry.
             NoSuchEntryError: the ledger is closed below `first` − 1.
             EntryLostError: no bookie had a sound copy of the next entry for half a minute.
             NoSuchLedgerError: the ledger was deleted.
@@ -308,6 +310,7 @@ class LedgerReader(Handle):
                 yield run
 
     def _follow(self, first: EntryId) -> AsyncGenerator[list[Entry], None]:
+        check_range(first, first)
         return follow(self._tails, self._source(), self._begin_tail, self._closed, first)
 
     def _source(self) -> EntrySource:

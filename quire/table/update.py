@@ -72,6 +72,13 @@ class ScannedLog:
         first = await in_thread(partial(_first_offset, reader))
         return None if first is None else (first, spans[-1].offsets.stop)
 
+    async def end(self, *, linearizable: bool) -> int:
+        """Return the log's end."""
+        found = await self.client.log_end(
+            self.name, linearizable=linearizable, password=self.password
+        )
+        return found.offset
+
     async def check(self, log_id: str) -> None:
         """Raise `LogReplacedError` unless the log has this id."""
         if (await self.client.log_info(self.name)).log_id != log_id:
@@ -135,22 +142,35 @@ class _TableRun:
 
     async def go(self) -> None:
         """Look, remove, append. Raises `TableChangedError`, `PositionTrimmedError`."""
-        extent = await self._source.extent(self._log_id)
         reach = await in_thread(self._table.reach)
-        if extent is None:  # all records were trimmed, or none was written
-            at = 0 if reach is None else reach.end
-            extent = (at, at)
-        self.first, self.end = extent
-        if reach is not None and reach.end > self.end:
-            raise self._lost(
-                f"the log ends before offset {self.end} (while no leader writes it, and after its "
-                "bookies started again, its end may be told too low: recover_log tells it)"
-            )
+        self.first, self.end = await self._extent(0 if reach is None else reach.end)
         if reach is not None:
             await in_thread(partial(self._table.remove_before, self.first, reach))
         start = max(self.first, 0 if reach is None else reach.end)
         if start < self.end:
             await self._append(start, reach)
+
+    async def _extent(self, known: int) -> tuple[int, int]:
+        """Return the log's first offset and its end, the same if all records were trimmed.
+
+        Bookies that started again may have forgotten an end that they were told, with all records
+        there. So an end before the `known` one is looked up again: a living writer confirms its
+        records. Raises `UnreadableError`, which names the remedy, if the writer is gone, and
+        `ConfigurationError` if records are lost.
+        """
+        extent = await self._source.extent(self._log_id)
+        if extent is None:
+            extent = await self._extent_after(linearizable=False)
+        if extent[1] < known:
+            extent = await self._extent_after(linearizable=True)
+        if extent[1] < known:
+            raise self._lost(f"the log ends before offset {extent[1]}")
+        return extent
+
+    async def _extent_after(self, *, linearizable: bool) -> tuple[int, int]:
+        """Return the extent once the end is known: records up to it are seen, or were trimmed."""
+        end = await self._source.end(linearizable=linearizable)
+        return await self._source.extent(self._log_id) or (end, end)
 
     async def _append(self, start: int, reach: TableEnd | None) -> None:
         known = reach is not None and reach.last is not None and start > self.first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,15 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 import quire.sync
-from quire.errors import ConfigurationError, DecryptionError, LogReplacedError, TableError
+from quire.entry import NO_ENTRY
+from quire.errors import (
+    ConfigurationError,
+    DecryptionError,
+    LogReplacedError,
+    TableError,
+    UnreadableError,
+)
+from quire.ledger.options import LedgerOptions
 from quire.log.records.keyring import Keyring
 from quire.sync import admin
 from quire.table import update
@@ -422,3 +431,39 @@ def test_a_catalog_that_cannot_be_is_named(lake: Lake) -> None:
             TABLE,
             properties=lake.properties | {"uri": "sqlite:////nowhere/at/all.db"},
         )
+
+
+def forget_ends(cluster: MemoryCluster) -> None:
+    """Let the bookies forget the ends that they were told, as after a power cut of all of them.
+
+    The ends in entries stay.
+    """
+    for bookie in cluster._bookies:
+        for ledger in bookie.ledgers.values():
+            ledger.lac_packet, ledger.packet_lac = None, NO_ENTRY
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_a_log_whose_end_was_forgotten_has_lost_nothing(tmp_path: Path, batches: int) -> None:
+    patience = LedgerOptions(request_timeout=0.3)
+    with (
+        MemoryCluster() as cluster,
+        quire.sync.connect(cluster.store_uri, options=patience) as client,
+    ):
+        lake = Lake(client, tmp_path)
+        log = client.open_log("orders")
+        for number in range(batches):
+            log.append_many([b"%d" % each for each in range(4 * number, 4 * number + 4)])
+        deadline = time.monotonic() + 10
+        while client.log_end("orders").offset < 4 * batches:
+            assert time.monotonic() < deadline
+        assert lake.update().end == 4 * batches
+        log.abandon()
+        forget_ends(cluster)
+        assert client.log_end("orders").offset < 4 * batches
+        with pytest.raises(UnreadableError, match="to recover it"):
+            lake.update()
+        assert sorted(lake.numbers()) == list(range(4 * batches))
+        client.recover_log("orders")
+        assert lake.update().appended == 0
+        assert sorted(lake.numbers()) == list(range(4 * batches))
