@@ -84,9 +84,15 @@ class Office(Generic[T]):
         return owed
 
     async def close_log(self) -> None:
-        """Close the log after every submitted command."""
+        """Close the log after every submitted command.
+
+        Raises `DeposedError` when another leader took the log over before, and as `Log.close`.
+        """
         async with self._submitting:
             await self.log.close()
+        if self.log.is_deposed:
+            reason = "another leader took it over before it was closed"
+            raise DeposedError(self.log.name, self.log.epoch, reason)
 
     async def end(self) -> None:
         """Return when everything is answered. The log was closed or abandoned before.

@@ -427,15 +427,18 @@ class Service(Generic[R]):
             self._set_role(Role.LEADER)
             ends = (log.wait_deposed(), leadership.wait_lost(), self._resign.wait())
             await first_of(*ends)
-            if self._resign.is_set() and not leadership.is_lost:
-                try:
-                    has_named = await leadership.hand_over(self._heir)
-                except QuireError:
-                    await office.close_log()
-                    self._has_named = False
-                    raise
+            leadership.check()
+            if not self._resign.is_set():
+                await log.drain()  # raises why the log has ended
+                return
+            try:
+                has_named = await leadership.hand_over(self._heir)
+            except QuireError:
                 await office.close_log()
-                self._has_named = has_named
+                self._has_named = False
+                raise
+            await office.close_log()
+            self._has_named = has_named
         finally:
             await self._leave(log)
 

@@ -18,6 +18,7 @@ from quire.errors import (
 from quire.log.manifest.options import LogOptions
 from quire.metastore.layout import election_epoch_path, service_path
 from quire.service import Role
+from quire.service.service import PAUSE_SECONDS
 from quire.service.snapshots import Snapshots
 from tests.service.replicas import NAME, Replica, replicas
 from tests.support.log_cluster import Gate, LogCluster, eventually, refuse, whole_client
@@ -180,3 +181,35 @@ def _raise(error: Exception) -> Callable[..., Any]:
         raise error
 
     return call
+
+
+async def test_who_was_deposed_while_it_handed_over_is_told(cluster: LogCluster) -> None:
+    """Another leader took the log over before it was closed: nothing was handed over in order."""
+    leader, other = await replicas(cluster, 2)
+    office = leader.service._office
+    assert office is not None
+    close_log = office.close_log
+
+    async def close_late() -> None:
+        (await cluster.new_client().logs.open(NAME)).abandon()
+        await close_log()
+
+    office.close_log = close_late  # type: ignore[method-assign]
+    with pytest.raises(LeadershipLostError, match="before the log was closed"):
+        await leader.service.hand_over("r1")
+    await other.service.wait_role(Role.LEADER)
+    for each in (leader, other):
+        await each.service.close()
+
+
+async def test_a_replica_that_is_deposed_again_and_again_pauses(cluster: LogCluster) -> None:
+    """A program outside of the election takes the log over, as one without `is_leader` does."""
+    [replica] = await replicas(cluster, 1)
+    outsider, now = cluster.new_client(), asyncio.get_running_loop().time
+    for _ in range(3):
+        log = await outsider.logs.open(NAME)
+        begun = now()
+        await eventually(lambda epoch=log.epoch: (replica.service.epoch or 0) > epoch)  # type: ignore[misc]
+        assert now() - begun >= PAUSE_SECONDS
+    assert await replica.service.submit(b"x") == 1
+    await replica.service.close()
