@@ -56,7 +56,9 @@ class Roller:
         self._options = options
         self._nudge = nudge
         self._spans = spans
-        self._wanted = asyncio.Event()
+        self._due = asyncio.Event()
+        """The task that rolls has to look: a roll is wanted, or the writes have moved."""
+        self._is_wanted = False
         self._filling = asyncio.Event()
         self._switched = asyncio.Event()
         self._rolls: list[tuple[int, asyncio.Future[None]]] = []
@@ -68,7 +70,7 @@ class Roller:
     @property
     def may_rest(self) -> bool:
         """Whether no roll is under way or asked for, and no ledger is to be made ahead."""
-        return not (self._rolls or self._wanted.is_set() or self._filling.is_set())
+        return not (self._rolls or self._is_wanted or self._filling.is_set())
 
     @property
     def due_at(self) -> float | None:
@@ -85,13 +87,18 @@ class Roller:
         """Note how full the current segment is; 1 is full."""
         number = self._chain.current.number
         if share >= 1 or any(asked == number for asked, _ in self._rolls):
-            self._wanted.set()
+            self._want()
         elif share >= PREPARE_AT:
             self._filling.set()
 
+    def _want(self) -> None:
+        self._is_wanted = True
+        self._due.set()
+
     def switched(self) -> None:
         """Note that the writes have moved to the successor."""
-        self._wanted.clear()
+        self._is_wanted = False
+        self._due.set()
         self._filling.clear()
         self._switched.set()
         self._move_rolls()
@@ -120,7 +127,7 @@ class Roller:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._rolls.append((self._chain.current.number, done))
         if not is_empty:
-            self._wanted.set()
+            self._want()
         await done
 
     def end(self, error: Callable[[], BaseException]) -> None:
@@ -146,7 +153,7 @@ class Roller:
 
     def _on_age(self) -> None:
         if self._chain.current.entries:
-            self._wanted.set()
+            self._want()
         else:
             self.restart_age()
 
@@ -154,10 +161,17 @@ class Roller:
         """Roll forever. Raises the error that ends the leader."""
         chain = self._chain
         while True:
-            await self._wanted.wait()
+            await self._due.wait()
+            self._due.clear()
+            if chain.previous is not None:  # its ledger failed: the pump has moved the writes
+                await retry(chain.seal_previous, self._rng)
+                self._report()
+            if not self._is_wanted:
+                continue
             number = chain.current.number
             if not await self._has_space():
                 await asyncio.sleep(FULL_PAUSE_SECONDS)
+                self._due.set()
                 continue
             about: Values = {LOG: chain.manifest.name, EPOCH: chain.epoch, SEGMENT: number}
             with self._spans.begin(ROLL, about, alone=True):

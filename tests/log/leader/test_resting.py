@@ -21,7 +21,7 @@ from tests.support.log_cluster import (
     numbered,
     run,
 )
-from tests.support.memory_cluster import hung
+from tests.support.memory_cluster import down, hung
 from tests.support.resting_logs import REST, open_log, rest, rests
 
 
@@ -288,5 +288,27 @@ def test_a_log_that_was_never_whole_can_be_shown(monkeypatch: pytest.MonkeyPatch
                 await open_log(cluster.new_client())
             with pytest.raises(AttributeError):
                 repr(made[0])
+
+    run(main)
+
+
+@pytest.mark.parametrize("survivors", [0, 1])
+def test_a_log_whose_ledger_failed_rests_again(survivors: int) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await open_log(cluster.new_client(), batch_records=2)
+            await append_all(log, numbered(0, 4))
+            bookies = list(cluster.bookies.values())
+            for bookie in bookies[survivors:]:
+                bookie.before = down("add")
+            futures = [await log.submit(record) for record in numbered(4, 6)]
+            await asyncio.sleep(3.5)  # append_timeout is 3 s
+            for bookie in bookies:
+                bookie.before = down("nothing")
+            for each in futures:
+                await each
+            await rest(log)
+            assert (await log.append(b"10")).position.segment == 2
+            await log.close()
 
     run(main)

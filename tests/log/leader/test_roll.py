@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from quire.entry import DigestKind, Sealer
-from quire.errors import AppendOutcomeUnknownError, QuireError
+from quire.errors import AppendOutcomeUnknownError, BookieUnavailableError, QuireError
 from quire.log.leader.log import Log
 from quire.log.records.position import Appended, Position
 from quire.metastore.layout import LEDGERS
@@ -381,5 +382,29 @@ def test_one_clock_years_ahead_deletes_nothing_and_keeps_nothing_forever() -> No
                 assert await client.payloads() == [b"before", b"from the future", b"after"]
                 await cluster.pass_time(keep - 60 + 15)
                 assert await client.payloads() == [b"after"], "and nothing is kept for years"
+
+    run(main)
+
+
+def test_a_roll_ends_though_the_first_entry_of_its_segment_was_lost_on_its_way() -> None:
+    """Recovery keeps the entry, so the writes move on from a segment that nothing had filled."""
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open()
+            writer: Any = log._chain.current.writer
+            send = writer.submit
+
+            async def stumble(payload: bytes) -> None:
+                await (await send(payload))
+                raise BookieUnavailableError("b1", "by order of the test")
+
+            writer.submit = stumble
+            future = await log.submit(b"a")
+            async with asyncio.timeout(60):
+                await log.roll()
+            assert await future == (Position(1, 0, 0), 0)
+            assert [bool(each.end) for each in (await cluster.check()).segments] == [True, False]
+            await log.close()
 
     run(main)
