@@ -6,7 +6,8 @@ a while, and the client asks it instead (`tail`).
 
 A connection breaks as a whole: each subscription on it ends, and its user subscribes again from
 where it is. A connection that brings no news in time, not even empty ones, is broken here:
-its other side may be gone without a word.
+its other side may be gone without a word. A connection without a subscription for a minute
+is ended, too: a bookie has places for so many.
 
 Not here: how messages travel (wire/run_calls.py), and the proofs in news (`tail`, `pushed`).
 """
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Final
 
+from quire.aio.once import Once
 from quire.aio.tasks import Tasks
 from quire.aio.timing import time_limit
 from quire.entry import BookieId, EntryId, LedgerId
@@ -55,6 +57,9 @@ QUIET_MS_MAX: Final = 2**32 - 1
 
 LEFT_ALONE_SECONDS: Final = 30.0
 """How long a bookie without subscriptions, or without a place for one, is asked instead."""
+
+IDLE_SECONDS: Final = 60.0
+"""A connection without a subscription for so long is ended."""
 
 CLOSED: Final = "its stub was closed"
 FENCED: Final = "the subscription ended with a fence"
@@ -158,6 +163,7 @@ class NewsFeed:
         self._tasks = Tasks()
         self._tasks.start(self._send(), f"subscriptions at bookie {bookie}")
         self._tasks.start(self._receive(), f"news of bookie {bookie}")
+        self._look_for_use(-1)
 
     def subscribe(
         self,
@@ -205,6 +211,7 @@ class NewsFeed:
         if self.broken is not None:
             return
         self.broken = error
+        self._idle.cancel()
         tails, self._tails = self._tails, {}
         if tails:
             text = "%d subscriptions at bookie %s end (%s…): %s"
@@ -216,6 +223,14 @@ class NewsFeed:
         self._outbox.clear()
         self._call.cancel()
         self._tasks.cancel_others()
+
+    def _look_for_use(self, last: int) -> None:
+        """End the connection if it had no subscription since the last look."""
+        if self._last == last and not self._tails:
+            self._fail(CLOSED)
+        elif self.broken is None:
+            loop = asyncio.get_running_loop()
+            self._idle = loop.call_later(IDLE_SECONDS, self._look_for_use, self._last)
 
     async def close(self) -> None:
         """End the connection; return when its tasks have ended."""
@@ -298,6 +313,16 @@ def error_of(bookie: BookieId, error: StreamOverError | NoMessageError) -> Quire
     return BookieUnavailableError(bookie, str(error))
 
 
+class _FeedAttempt:
+    """An attempt to make a connection, until its outcome is known."""
+
+    def __init__(self, call: NewsCall) -> None:
+        self.call = call
+        self.is_over = Once()
+        self.outcome: NewsFeed | QuireError | None = None
+        """None: the bookie has to be asked instead."""
+
+
 class NewsLink:
     """The subscriptions of one link.
 
@@ -320,7 +345,8 @@ class NewsLink:
         self._timeout = timeout
         self._is_outdated = is_outdated
         self._stream: NewsFeed | None = None
-        self._opening = asyncio.Lock()
+        self._opening: _FeedAttempt | None = None
+        self._tasks = Tasks()
         self._is_closed = False
         self._left_alone_until = float("-inf")
 
@@ -328,53 +354,94 @@ class NewsLink:
         self, ledger: LedgerId, above: EntryId, first: EntryId, quiet: float
     ) -> PushedTail | None:
         """See `Subscribable.subscribe`."""
-        async with self._opening:
-            if self._stream is None or self._stream.broken is not None:
-                self._stream = await self._open()
-        if self._stream is None:
+        stream = self._stream
+        if stream is None or stream.broken is not None:
+            stream = await self._another()
+        if stream is None:
             return None
         key = self._key_of(ledger)
-        return self._stream.subscribe(ledger, above, first, quiet, self._timeout, key)
+        return stream.subscribe(ledger, above, first, quiet, self._timeout, key)
 
-    async def _open(self) -> NewsFeed | None:
-        if self._stream is not None:
-            await self._stream.close()
-        now = asyncio.get_running_loop().time
-        if now() < self._left_alone_until:
+    async def _another(self) -> NewsFeed | None:
+        """Return a new connection; None if the bookie has to be asked instead.
+
+        All that need it at a time wait for one attempt: at a silent bookie, each would wait for all
+        before it.
+        """
+        if self._is_closed:
+            raise self._unavailable(CLOSED)
+        opening = self._opening or self._begin_to_open()
+        if opening is None:
             return None
-        call = self._open_call()
+        await opening.is_over.wait()
+        if isinstance(opening.outcome, QuireError):
+            raise copy(opening.outcome) from opening.outcome.__cause__
+        return opening.outcome
+
+    def _begin_to_open(self) -> _FeedAttempt | None:
+        call = None if _now() < self._left_alone_until else self._open_call()
         if call is None:
             return None
-        try:
-            is_offered = await self._meet(call)
-        except BaseException:
-            call.cancel()
-            raise
-        if self._is_closed:
-            call.cancel()
-            raise BookieUnavailableError(self._bookie, CLOSED)
-        if not is_offered:
-            self._left_alone_until = now() + LEFT_ALONE_SECONDS
-            call.cancel()
-            return None
-        return NewsFeed(call, self._bookie, self._is_outdated)
+        self._opening = opening = _FeedAttempt(call)
+        self._tasks.start(self._open(opening), f"a connection for news of bookie {self._bookie}")
+        return opening
 
-    async def _meet(self, call: NewsCall) -> bool:
+    async def _open(self, opening: _FeedAttempt) -> None:
+        """Make a connection, in place of a broken one."""
+        outcome = None
+        try:
+            if self._stream is not None:
+                await self._stream.close()
+            outcome = await self._meet(opening.call)
+        finally:
+            self._settle(opening, outcome)
+
+    def _settle(self, opening: _FeedAttempt, outcome: NewsFeed | QuireError | None) -> None:
+        """An attempt is over. The first outcome stays."""
+        if opening.is_over.has_happened:
+            return
+        opening.outcome = outcome
+        if isinstance(outcome, NewsFeed):
+            self._stream = outcome
+        else:
+            opening.call.cancel()
+        self._opening = None
+        opening.is_over.happen()
+
+    async def _meet(self, call: NewsCall) -> NewsFeed | QuireError | None:
         try:
             async with time_limit(self._timeout):
-                return await call.is_offered()
+                is_offered = await call.is_offered()
         except TimeoutError:
-            reason = f"no hello within {self._timeout:g} s"
-            raise BookieUnavailableError(self._bookie, reason) from None
+            return self._unavailable(f"no hello within {self._timeout:g} s")
         except StreamRefusedError as error:
-            if error.refusal.is_passing:
-                return False
-            raise error_of(self._bookie, error) from error
+            if not error.refusal.is_passing:
+                return self._denial(error)
+            is_offered = False
         except (NoMessageError, StreamOverError) as error:
-            raise error_of(self._bookie, error) from error
+            return self._denial(error)
+        if is_offered:
+            return NewsFeed(call, self._bookie, self._is_outdated)
+        self._left_alone_until = _now() + LEFT_ALONE_SECONDS
+        return None
+
+    def _denial(self, error: NoMessageError | StreamOverError) -> QuireError:
+        denial = error_of(self._bookie, error)
+        denial.__cause__ = error
+        return denial
+
+    def _unavailable(self, reason: str) -> BookieUnavailableError:
+        return BookieUnavailableError(self._bookie, reason)
 
     async def close(self) -> None:
         """End the connection, or the attempt to make it."""
         self._is_closed = True
+        if self._opening is not None:
+            self._settle(self._opening, self._unavailable(CLOSED))
+        await self._tasks.stop()
         if self._stream is not None:
             await self._stream.close()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -23,7 +23,8 @@ class Call:
 
     end = None
 
-    def __init__(self, offer: bool | Exception = True) -> None:
+    def __init__(self, offer: bool | Exception | None = True) -> None:
+        """`offer` is the answer to hello; None: the bookie is silent."""
         self._offer = offer
         self.written: list[pb.NewsRequest] = []
         self.said: asyncio.Queue[pb.NewsReply | Exception | None] = asyncio.Queue()
@@ -34,6 +35,9 @@ class Call:
         await asyncio.sleep(0.001)
         if isinstance(self._offer, Exception):
             raise self._offer
+        if self._offer is None:
+            await asyncio.sleep(1e6)
+            return True
         return self._offer
 
     async def write(self, *parts: bytes) -> None:
@@ -56,7 +60,7 @@ class Call:
 Body = Callable[[NewsLink, list[Call]], Awaitable[None]]
 
 
-def linked(body: Body, *offers: bool | Exception) -> None:
+def linked(body: Body, *offers: bool | Exception | None) -> None:
     async def main() -> None:
         calls: list[Call] = []
 
@@ -250,5 +254,47 @@ def test_a_link_that_is_closed_makes_no_connection() -> None:
         await link.close()
         with pytest.raises(BookieUnavailableError, match="closed"):
             await subscribing
+
+    linked(body)
+
+
+def test_subscribers_at_a_silent_bookie_wait_together() -> None:
+    async def body(link: NewsLink, calls: list[Call]) -> None:
+        now = asyncio.get_running_loop().time
+        begun = now()
+        subscribing = (link.subscribe(ledger, 3, 4, 10.0) for ledger in range(20))
+        found = await asyncio.gather(*subscribing, return_exceptions=True)
+        assert {str(each) for each in found} == {str(found[0])}
+        assert isinstance(found[0], BookieUnavailableError)
+        assert len({id(each) for each in found}) == 20, "a traceback belongs to one task"
+        assert now() - begun < 3
+        assert len(calls) == 1
+        await subscribe(link)
+
+    linked(body, None, True)
+
+
+def test_a_subscriber_that_gives_up_leaves_the_connection_to_the_others() -> None:
+    async def body(link: NewsLink, calls: list[Call]) -> None:
+        gone, other = (asyncio.create_task(link.subscribe(n, 3, 4, 10.0)) for n in (7, 8))
+        await asyncio.sleep(0)
+        gone.cancel()
+        assert await other is not None
+        assert len(calls) == 1
+        assert not calls[0].is_cancelled
+
+    linked(body)
+
+
+def test_a_connection_without_subscriptions_is_ended() -> None:
+    async def body(link: NewsLink, calls: list[Call]) -> None:
+        tail = await subscribe(link)
+        await asyncio.sleep(3 * news_link.IDLE_SECONDS)
+        assert [each.is_cancelled for each in calls] == [False], "it has a subscription"
+        tail.close()
+        await asyncio.sleep(2 * news_link.IDLE_SECONDS)
+        assert [each.is_cancelled for each in calls] == [True]
+        await subscribe(link)
+        assert len(calls) == 2
 
     linked(body)
