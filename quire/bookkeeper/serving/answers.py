@@ -163,7 +163,7 @@ class Answers:
     async def _run(
         self, ledger: LedgerId, first: EntryId, last: EntryId, key: bytes | None, bytes_max: int
     ) -> bytes:
-        async with self._gathering(bytes_max):
+        async with self._gathering(FRAME_BYTES_MAX):  # the first entry comes whole
             with self._reception.reads.take(self._owner):
                 run = await self._bookie.read(
                     ledger, first, last, fence_key=key, bytes_max=bytes_max

@@ -24,6 +24,7 @@ from quire.bookie import READ_ANSWER_BYTES_MAX, UseKind
 from quire.errors import BookieBusyError, InvalidRequestError
 from quire.requests import Trace
 from quire.rights.calls import RPCS
+from quire.run import FRAME_BYTES_MAX
 from quire.storage.serving.limits import PEER, Reception
 from quire.storage.serving.stream_account import NOWHERE, Origin
 from quire.wire import bookie_pb2 as pb
@@ -49,7 +50,7 @@ def decode_reads(message: bytes) -> Question:
         raise InvalidRequestError(f"a message of {len(message)} bytes: {error}") from error
 
 
-def gathered_max(request: pb.ReadRequest) -> int:
+def bytes_max_of(request: pb.ReadRequest) -> int:
     """Return how many bytes the answer to a request may have, but for a first entry."""
     return min(request.bytes_max, READ_ANSWER_BYTES_MAX)
 
@@ -66,7 +67,8 @@ async def look_up(
     reception.expect(request.bookie)
     reception.refuse_when_draining()
     await _permit(reception, identity, request)
-    async with reception.gathering.turn(owner, gathered_max(request)):
+    # However few bytes are wanted: the first entry comes whole.
+    async with reception.gathering.turn(owner, FRAME_BYTES_MAX):
         run = await _gather(reception, request, trace, owner)
         # Again: the ledger may have begun while the read waited, or the right may be gone.
         await _permit(reception, identity, request)
@@ -87,7 +89,7 @@ async def _gather(reception: Reception, request: pb.ReadRequest, trace: Trace, o
             request.first,
             request.last,
             fence_key=request.fence_key if is_fence else None,
-            bytes_max=gathered_max(request),
+            bytes_max=bytes_max_of(request),
         )
         trace.worked = reception.now()
         kind = UseKind.RECOVERS if is_fence else UseKind.READS

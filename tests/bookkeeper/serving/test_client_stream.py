@@ -12,6 +12,7 @@ from typing import cast
 
 import pytest
 
+from quire.bookie import READ_BYTES_MAX
 from quire.bookkeeper import wire2, wire3
 from quire.bookkeeper.protobuf import encode
 from quire.bookkeeper.serving.client_stream import ClientStream
@@ -194,6 +195,17 @@ def test_what_is_gathered_at_once_is_bounded_for_each_kind() -> None:
             kinds = ("read", "read last", "read LAC", "list", "poll")
             await client.ask(*(WITH_BODY[each] for each in kinds))
             assert client.heard() == [], "their turn has not come"
+
+    served(body)
+
+
+def test_a_read_of_one_entry_waits_for_the_space_of_the_largest() -> None:
+    async def body(scene: Scene) -> None:
+        gathering = scene.reception.gathering
+        almost_all = gathering.peer_max - READ_BYTES_MAX
+        async with gathering.turn("10.0.0.1", almost_all), scene.client() as client:
+            await client.ask(WITH_BODY["read"])
+            assert client.heard() == []
 
     served(body)
 

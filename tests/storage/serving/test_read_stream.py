@@ -22,7 +22,8 @@ from quire.errors import (
     WrongBookieError,
 )
 from quire.rights.roles import Action
-from quire.run import pack_run
+from quire.run import FRAME_BYTES_MAX, pack_run
+from quire.storage.serving.handing_over import GATHERED_BYTES_MAX
 from quire.storage.serving.limits import Reception, ServiceLimits
 from quire.storage.serving.read_stream import ReadStream, decode_reads
 from quire.testing.bookie import MemoryBookie
@@ -482,3 +483,18 @@ def test_a_read_without_space_for_its_answer_holds_nothing_while_it_is_told() ->
         assert talk.heard()[3] is BookieBusyError
 
     served(body, limits=ServiceLimits(unread_bytes=1_000_000))
+
+
+def test_reads_that_want_few_bytes_gather_no_more_than_others() -> None:
+    """The first entry comes whole, however few bytes are wanted: it may be of the largest."""
+
+    async def body(bookie: SlowBookie, talk: Talk, _: Reception) -> None:
+        bookie.may_answer.clear()
+        for number in range(1, 100):
+            await talk.ask(number, bytes_max=1)
+        assert 0 < bookie.reading * FRAME_BYTES_MAX <= GATHERED_BYTES_MAX
+        bookie.may_answer.set()
+        await talk.settled()
+        assert len(talk.heard()) == 99
+
+    served(body)
