@@ -22,6 +22,7 @@ VALUES = (
     "quire.extras",
     "quire.units",
     "quire.labels",
+    "quire.checked",
     "quire.requests",
     "quire.metrics.figures",
     "quire.metrics.meter",
@@ -38,6 +39,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.extras": ("quire.errors",),
     "quire.units": ("quire.errors",),
     "quire.labels": ("quire.errors",),
+    "quire.checked": ("quire.errors",),
     "quire.requests": (),
     "quire.metrics": ("quire.metrics", "quire.tracing.spans", "quire.version"),
     "quire.tracing": ("quire.tracing", "quire.errors", "quire.version"),
@@ -202,6 +204,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     ),
     "quire.table": (*VALUES, "quire.table", "quire.client", "quire.columns", "quire.log"),
     "quire.admin": (
+        "quire.checked",
         "quire.client",
         "quire.entry",
         "quire.extras",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from quire.checked import check_types
 from quire.errors import ConfigurationError
 from quire.labels import NOWHERE, Labels
 from quire.ledger.domains import ANYWHERE, Placement
@@ -18,7 +19,7 @@ SECONDS_MAX: Final = 1e8
 class LedgerOptions:
     """Bounds and deadlines of ledger writers and readers. Times in seconds, sizes in bytes.
 
-    Raises `ConfigurationError` when a value cannot work.
+    Raises `ConfigurationError` when a value cannot work, or is of another type.
     """
 
     request_timeout: float = 5.0
@@ -80,14 +81,13 @@ class LedgerOptions:
     """Create a ledger on fewer bookies than asked for, at least Qw, when no more are writable."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in self.__slots__:
             value = getattr(self, name)
             if isinstance(value, bool | Labels | Placement):
                 continue
             if not value > 0:
                 raise ConfigurationError(f"{name} must be positive, not {value}")
-            if name in _COUNTS and not isinstance(value, int):
-                raise ConfigurationError(f"{name} must be a whole number, not {value}")
             if name not in _COUNTS and value > SECONDS_MAX:
                 raise ConfigurationError(f"{name} must be at most {SECONDS_MAX:.0f} s, not {value}")
 

@@ -44,7 +44,8 @@ class Replication:
 
     def __post_init__(self) -> None:
         numbers = (self.ensemble, self.write_quorum, self.ack_quorum)
-        if not ENSEMBLE_MAX >= self.ensemble >= self.write_quorum >= self.ack_quorum >= 1:
+        are_numbers = all(type(each) is int for each in numbers)
+        if not are_numbers or not ENSEMBLE_MAX >= numbers[0] >= numbers[1] >= numbers[2] >= 1:
             raise InvalidReplicationError(*numbers, ENSEMBLE_MAX)
 
     @classmethod

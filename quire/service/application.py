@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
 
+from quire.checked import check_types
+from quire.errors import ConfigurationError
 from quire.log.manifest.options import LogOptions
 from quire.log.records.position import Position
 
@@ -69,8 +71,15 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """Knobs of a service."""
+    """Knobs of a service. Raises `ConfigurationError` for a value that cannot work."""
 
     log: LogOptions = field(default_factory=LogOptions)
     snapshot_records: int = 10_000
     """Records between two snapshots: a replica without memory applies at most so many."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if self.snapshot_records < 1:
+            raise ConfigurationError(
+                f"snapshot_records must be positive, not {self.snapshot_records}"
+            )

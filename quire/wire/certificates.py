@@ -55,7 +55,7 @@ class TlsOptions:
         mode: `required` or `optional`.
 
     Raises:
-        ConfigurationError: `mode` is another word.
+        ConfigurationError: a file is not a path, or `mode` is another word.
     """
 
     certificate: str | Path
@@ -65,7 +65,10 @@ class TlsOptions:
 
     def __post_init__(self) -> None:
         for name in ("certificate", "key", "ca"):
-            object.__setattr__(self, name, Path(getattr(self, name)).expanduser())
+            given = getattr(self, name)
+            if not isinstance(given, str | Path):
+                raise ConfigurationError(f"{name} must be the path of a file, not {given!r}")
+            object.__setattr__(self, name, Path(given).expanduser())
         try:
             object.__setattr__(self, "mode", TlsMode(self.mode))
         except ValueError:

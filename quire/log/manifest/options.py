@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from quire.checked import check_types
 from quire.entry import DigestKind
 from quire.errors import ConfigurationError, InvalidReplicationError
 from quire.ledger.domains import Placement
@@ -34,7 +35,7 @@ READS_NEED_ONE: Final = (
 class LogOptions:
     """How a leader writes. Sizes in bytes, times in seconds.
 
-    Raises `ConfigurationError` for a value that cannot work.
+    Raises `ConfigurationError` for a value that cannot work, or of another type.
     """
 
     replication: Replication = field(default_factory=Replication)
@@ -100,6 +101,8 @@ class LogOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "compression", _compression(self.compression))
+        object.__setattr__(self, "digest", _digest(self.digest))
+        check_types(self)
         for name in self.__slots__:
             value = getattr(self, name)
             may_be_zero = name == "retention_bytes" or isinstance(value, bool)
@@ -196,6 +199,11 @@ def as_stored(options: Mapping[str, str]) -> dict[str, str]:
 
     A value that is not text stays as it is: the manifest refuses it.
     """
+    if not isinstance(options, Mapping):
+        raise ConfigurationError(
+            f"options of a log are text by name, not {type(options).__name__}: give a mapping, as "
+            "{'roll_seconds': '1h'}"
+        )
     return {
         name: stored_text(name, text) if isinstance(text, str) else text
         for name, text in options.items()
@@ -223,3 +231,11 @@ def _compression(name: str) -> Compression:
     except ValueError as error:
         known = ", ".join(Compression)
         raise ConfigurationError(f"compression {name!r} is not one of {known}") from error
+
+
+def _digest(name: str) -> DigestKind:
+    try:
+        return DigestKind(name)
+    except ValueError as error:
+        known = ", ".join(DigestKind)
+        raise ConfigurationError(f"digest {name!r} is not one of {known}") from error

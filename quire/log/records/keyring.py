@@ -45,6 +45,11 @@ class Keyring:
     """
 
     def __init__(self, keys: Mapping[str, bytes] | LookUp, *, current: str | None = None) -> None:
+        if not isinstance(keys, Mapping) and not callable(keys):
+            raise ConfigurationError(
+                "keys must be a mapping of ids to keys, or a function of an id, not "
+                f"{type(keys).__name__}"
+            )
         self._look_up: LookUp = keys.get if isinstance(keys, Mapping) else keys
         self._found: dict[str, bytes] = {}
         self._derived: dict[tuple[str, LedgerId, bytes], AESGCM] = {}
@@ -93,13 +98,15 @@ class Keyring:
         key = self._found.get(key_id)
         if key is not None:
             return key
-        if not 0 < len(key_id.encode()) <= KEY_ID_BYTES_MAX:
+        if not isinstance(key_id, str) or not 0 < len(key_id.encode()) <= KEY_ID_BYTES_MAX:
             raise ConfigurationError(
-                f"key id {key_id!r} is not of 1 to {KEY_ID_BYTES_MAX} UTF-8 bytes"
+                f"key id {key_id!r} is not text of 1 to {KEY_ID_BYTES_MAX} UTF-8 bytes"
             )
         key = self._look_up(key_id)
         if key is None:
             return None
+        if not isinstance(key, bytes | bytearray | memoryview):
+            raise ConfigurationError(f"key {key_id!r} is not bytes but {type(key).__name__}")
         if len(key) != KEY_BYTES:
             raise ConfigurationError(f"key {key_id!r} has {len(key)} bytes, not {KEY_BYTES}")
         self._found[key_id] = bytes(key)
@@ -126,6 +133,15 @@ class Keyring:
                 self._derived.pop(next(iter(self._derived)), None)
             cipher = self._derived[name] = derive(key, ledger, salt)
         return cipher
+
+
+def check_keyring(keyring: Keyring | None) -> Keyring | None:
+    """Return a keyring, or None. Raises `ConfigurationError` for any other value."""
+    if keyring is not None and not isinstance(keyring, Keyring):
+        raise ConfigurationError(
+            f"a keyring must be a Keyring, not {type(keyring).__name__}: give Keyring(keys)"
+        )
+    return keyring
 
 
 def derive(key: bytes, ledger: LedgerId, salt: bytes) -> AESGCM:

@@ -105,6 +105,10 @@ def check_position(position: Position) -> None:
     """Raise `InvalidRequestError` for a value that is not a position, as with a slot below 0: a
     record that held it could not be read again.
     """
+    if not isinstance(position, Position):
+        raise InvalidRequestError(
+            f"not a position: {position!r} (expected a Position, which Position.parse reads)"
+        )
     Position.parse(str(position))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from quire.checked import check_types
 from quire.errors import ConfigurationError
 from quire.storage.disk.blocks import BLOCK_BYTES
 
@@ -11,7 +12,7 @@ from quire.storage.disk.blocks import BLOCK_BYTES
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
     """Sizes in bytes, times in seconds. Raises `ConfigurationError` when they cannot work
-    together."""
+    together, or are of another type."""
 
     segment_bytes: int = 16 * 1024 * 1024
     """One journal segment. A run with its framing must fit, so this also bounds a run."""
@@ -119,6 +120,7 @@ class StorageOptions:
     """How long closing waits for the disk before it gives up, as a crash would."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.segment_bytes % BLOCK_BYTES or self.segment_bytes < 4 * BLOCK_BYTES:
             raise ConfigurationError(
                 f"segment_bytes {self.segment_bytes} must be a multiple of {BLOCK_BYTES}, "

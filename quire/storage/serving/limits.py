@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from quire.bookie import Bookie, LedgerUses
+from quire.checked import check_types
 from quire.entry import BookieId, LedgerId
 from quire.errors import (
     BookieBusyError,
@@ -105,6 +106,7 @@ class ServiceLimits:
     """A request that takes as long is written to the log, with its stages."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         if not 0 < self.peer_share <= 1:
             raise ConfigurationError(
                 f"peer_share {self.peer_share:g} is not a part of the whole: give a number above 0 "
