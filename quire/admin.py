@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from quire.checked import given_or_default
 from quire.client import Client
 from quire.entry import LedgerId
 from quire.extras import needed_for
@@ -282,7 +283,8 @@ class IngestJob:
 
         Guarantees: the ledger and its registration are one change, so no part is lost track of.
         """
-        return await write_part(self._log, self._job, records, options or LogOptions())
+        given = given_or_default(options, LogOptions)
+        return await write_part(self._log, self._job, records, given)
 
     async def ingest(
         self,

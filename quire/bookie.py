@@ -365,9 +365,10 @@ async def list_all(
 
 def check_range(first: EntryId, last: EntryId) -> None:
     """Raise `InvalidRequestError` for entries that are not a range."""
-    if not 0 <= first <= last:
+    are_numbers = type(first) is int and type(last) is int
+    if not are_numbers or not 0 <= first <= last:
         raise InvalidRequestError(
-            f"entries {first} to {last} are not a range: expected 0 <= first <= last"
+            f"entries {first!r} to {last!r} are not a range: expected 0 <= first <= last"
         )
 
 

@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from quire.aio.home import at_home
+from quire.checked import given_or_default
 from quire.client_logs import LogClient
 from quire.election.election import Election
 from quire.leading import LeadingLog, Turn
@@ -175,7 +176,7 @@ class Client(LogClient):
             self._logs,
             self._catalog,
             self._store,
-            options or ServiceOptions(),
+            given_or_default(options, ServiceOptions),
         )
         return self._handles.remember(service, Stage.SERVICE)
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from quire.aio.home import at_home
 from quire.client_ledgers import LedgerClient
 from quire.election.leadership import Leadership
+from quire.errors import InvalidRequestError
 from quire.leaving import OpenHandles, Stage
 from quire.ledger.catalog import LedgerCatalog
 from quire.ledger.options import LedgerOptions
@@ -471,5 +472,7 @@ class LogClient(LedgerClient):
 
         Guarantees: docs/protocol.md, D1 to D4.
         """
+        if led is not None and not isinstance(led, Log | LogInfo):
+            raise InvalidRequestError(f"led must be a Log or a LogInfo, not {led!r}")
         last = None if led is None else Takeover(led.log_id, led.epoch)
         await self._logs.delete(name, password=password, forget_tiers=forget_tiers, last=last)

@@ -19,6 +19,7 @@ from typing import Final
 
 from quire.bookkeeper.cluster import ApacheCluster
 from quire.bookkeeper.uri import split_uri
+from quire.checked import given_or_default
 from quire.client import Client
 from quire.errors import ConfigurationError
 from quire.event_log import observing
@@ -121,7 +122,7 @@ def connect(
         sees it. After an abandoned writer, every acknowledged record is safe, and a plain read may
         miss the last ones until the log is opened again (docs/decisions/0023-leaving-connect.md).
     """
-    limits = options or LedgerOptions()
+    limits = given_or_default(options, LedgerOptions)
     if trace_records and tracer_provider is None:
         raise ConfigurationError("trace_records has nowhere to send spans: give a tracer_provider")
     telling = partial(_telling, metrics, tracer_provider, trace_records)

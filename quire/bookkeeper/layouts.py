@@ -61,8 +61,8 @@ class Layout:
         layout has no path for.
         """
         highest = SHORT_MAX - 1 if self.form in (Form.FLAT, Form.LEGACY) else LONG_MAX
-        if not 0 <= ledger <= highest:
-            raise InvalidRequestError(f"ledger id {ledger} is not in 0..{highest}")
+        if type(ledger) is not int or not 0 <= ledger <= highest:
+            raise InvalidRequestError(f"ledger id {ledger!r} is not a number in 0..{highest}")
         if self.form is Form.FLAT:
             return f"{self.root}/L{ledger:010d}"
         is_short = ledger < SHORT_MAX and self.form is not Form.LONG

@@ -101,8 +101,10 @@ class Election:
         candidate that is not heard of for `session_timeout` seconds loses its place. Raises
         `InvalidRequestError` for an unusable name or timeout.
         """
-        if not candidate:
-            raise InvalidRequestError("a candidate needs a name: '' is empty")
+        if not isinstance(candidate, str) or not candidate:
+            raise InvalidRequestError(f"a candidate needs a name: {candidate!r} is not one")
+        if not isinstance(session_timeout, int | float):
+            raise InvalidRequestError(f"session_timeout must be a number, not {session_timeout!r}")
         if not SESSION_SECONDS_MIN <= session_timeout <= SESSION_SECONDS_MAX:
             raise InvalidRequestError(
                 f"a session cannot last {session_timeout:g} s: a candidate must be heard of in "

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from quire.aio.later import Later
+from quire.checked import check_password_type, given_or_default
 from quire.entry import DigestKind, LedgerId, Sealer, is_checked, is_of_guarded_reads, key_check
 from quire.errors import (
     ConfigurationError,
@@ -92,7 +93,7 @@ class LedgerCatalog:
         self._roster = roster
         self._rng = rng
         self._clock = clock
-        self._options = options or LedgerOptions()
+        self._options = given_or_default(options, LedgerOptions)
         self._tails = SharedTails()
         self._later = Later(self._options.lac_idle)
 
@@ -141,7 +142,7 @@ class LedgerCatalog:
                 raise ConfigurationError("reads that need a password need one: give password=…")
             await self.check_read_password()
         policy = self.placement(placement)
-        wanted, ensemble = await self._choose(replication or Replication(), policy)
+        wanted, ensemble = await self._choose(given_or_default(replication, Replication), policy)
         created_ms = int(self._clock() * 1000)
         token = f"{self._rng.getrandbits(TOKEN_BITS) >> TOKEN_SPARE_BITS:032x}"
         stretch = await self._new_stretch(password, salt or token.encode())
@@ -320,7 +321,7 @@ class LedgerCatalog:
 
     def placement(self, given: Placement | None) -> Placement:
         """Return the policy of a new ledger: as given, else as the options say."""
-        return self._options.placement if given is None else given
+        return self._options.placement if given is None else given_or_default(given, Placement)
 
     async def check_bookies(self, wanted: Replication, placement: Placement | None = None) -> None:
         """Raise `NotEnoughBookiesError` when no ledger could be created now; a moment later one
@@ -388,7 +389,11 @@ class LedgerCatalog:
         return KeyStretch(salt)
 
     async def _secret(self, password: bytes, stretch: KeyStretch | None) -> bytes:
-        """Return the secret of the keys. An empty password needs no stretching."""
+        """Return the secret of the keys. An empty password needs no stretching.
+
+        Raises `InvalidRequestError` for a password that is not bytes.
+        """
+        check_password_type(password)
         if stretch is None or not password:
             return password
         return await self._stretching(password, stretch)

@@ -14,6 +14,7 @@ import asyncio
 
 from quire.aio.handle import Handle
 from quire.aio.tasks import Tasks
+from quire.checked import given_or_default
 from quire.entry import ENTRY_BYTES_MAX, EntryId, LedgerId, as_bytes
 from quire.errors import (
     AppendOutcomeUnknownError,
@@ -39,7 +40,7 @@ class NumberedWriter(Handle):
         """Take over a writer that was not appended to. `options` has the bounds. Needs a
         running loop.
         """
-        limits = options or LedgerOptions()
+        limits = given_or_default(options, LedgerOptions)
         self.writer = writer
         self._entries_max = limits.entries_in_flight_max
         self._bytes_max = limits.bytes_in_flight_max

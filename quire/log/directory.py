@@ -8,6 +8,7 @@ from functools import partial
 from random import Random
 
 from quire.aio.retry import retry
+from quire.checked import given_or_default
 from quire.entry import LedgerId
 from quire.errors import InvalidRequestError, LogExistsError, NoSuchLedgerError, NoSuchLogError
 from quire.ledger.catalog import LedgerCatalog
@@ -133,8 +134,8 @@ class LogDirectory:
         Guarantees: the previous leader is deposed before the handle is returned: it can confirm no
             more records (docs/protocol.md, "Logs").
         """
-        record, options, spans = self._record(name), options or LogOptions(), self._meter.spans
-        opener = self._opener(name, options.password, options.keyring)
+        options, spans = given_or_default(options, LogOptions), self._meter.spans
+        record, opener = self._record(name), self._opener(name, options.password, options.keyring)
         restoration = Restoration(partial(self.find, name), opener)
         take_over = TakeOver(
             *(record, self._segments, options),
@@ -307,9 +308,8 @@ class LogDirectory:
         return await look(lambda: self._find_living(name), lambda seen: find(seen, opener))
 
     async def last_txid(self, name: str, *, password: bytes = b"") -> int:
-        """Return the last txid of a log, ids of trimmed records included; −1 for a log
-        without txids. The answer is the id announced last, and needs no key. Raises as
-        `tail`.
+        """Return the last txid of a log, ids of trimmed records included; −1 for a log without
+        txids. The answer is the id announced last, and needs no key. Raises as `tail`.
         """
         return await look(
             lambda: self._find_living(name),

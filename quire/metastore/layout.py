@@ -77,8 +77,8 @@ _DIGITS: Final = re.compile(r"[0-9]{19}")
 
 def ledger_path(ledger: LedgerId) -> str:
     """Return the path of a ledger's metadata. Raises `InvalidRequestError` for an impossible id."""
-    if not 0 <= ledger <= LEDGER_ID_MAX:
-        raise InvalidRequestError(f"ledger id {ledger} is not in 0..{LEDGER_ID_MAX}")
+    if type(ledger) is not int or not 0 <= ledger <= LEDGER_ID_MAX:
+        raise InvalidRequestError(f"ledger id {ledger!r} is not a number in 0..{LEDGER_ID_MAX}")
     return f"{LEDGERS}/{ledger // LEDGERS_PER_SHARD:016d}/{ledger:019d}"
 
 
@@ -186,7 +186,7 @@ def part_path(log: str, job: str, ledger: LedgerId) -> str:
 
 def check_bookie(bookie: BookieId) -> BookieId:
     """Return a bookie id that can be used as it is. Raises `InvalidRequestError`."""
-    if not _BOOKIE.fullmatch(bookie):
+    if not isinstance(bookie, str) or not _BOOKIE.fullmatch(bookie):
         raise InvalidRequestError(
             f"bookie id {bookie!r} is not up to 128 letters, digits, dots, dashes and underscores"
         )

@@ -31,6 +31,7 @@ class ProducerNumbers:
 
         Raises:
             ForgottenProducerError: the log has forgotten the producer: a new name is needed.
+            InvalidRequestError: no producer can have the name.
 
         Guarantees: appends that this leader queued count, confirmed or not. Appends of a later
             leader do not: then the next append here raises `DeposedError`.

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from quire.aio.retry import BACKOFF, TRANSIENT, retry
+from quire.checked import check_callable
 from quire.entry import LedgerId
 from quire.errors import (
     ConflictError,
@@ -110,6 +111,7 @@ class TakeOver:
         """`rehearse` reads everything that the leader will have to read, as far as it exists
         already. `process` is named in the manifest.
         """
+        check_callable(is_leader, "is_leader")
         self._process = process
         self._record = record
         self._segments = segments

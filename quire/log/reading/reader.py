@@ -28,6 +28,7 @@ from quire.aio.handle import Handle
 from quire.aio.home import home_here
 from quire.aio.retry import retry
 from quire.aio.timing import time_limit
+from quire.checked import check_callable
 from quire.errors import (
     ColdFileMissingError,
     HandleClosedError,
@@ -56,7 +57,7 @@ from quire.log.reading.manifest_reader import ManifestReader
 from quire.log.reading.seek import Asked, find_in_front, find_start, is_after_removed
 from quire.log.reading.segment_reader import RecordBatch, SegmentReader, open_segment
 from quire.log.reading.start import Course, Threshold
-from quire.log.records.keyring import Keyring
+from quire.log.records.keyring import Keyring, check_keyring
 from quire.log.records.position import BEGINNING, Position, Record
 from quire.log.segment_store.port import SegmentStore
 from quire.metrics.meter import ReaderFigures
@@ -105,7 +106,9 @@ class LogReader(Handle):
         on_gap: OnGap | None = None,
         keyring: Keyring | None = None,
     ) -> None:
-        self._keyring = keyring
+        if on_gap is not None:
+            check_callable(on_gap, "on_gap")
+        self._keyring = check_keyring(keyring)
         self._clock = clock
         self._record = record
         self._segments = segments

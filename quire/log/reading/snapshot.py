@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Final, TypeAlias
 
 from quire.aio.timing import time_limit
+from quire.checked import check_types, given_or_default
 from quire.entry import EntryId
 from quire.errors import NoSuchLogError
 from quire.log.manifest.manifest import LogManifest, Segment
@@ -54,6 +55,7 @@ async def take_snapshot(
     Raises `NoSuchLogError`, also while the log is being deleted, `UnreadableError` when too few
     bookies answer for the LAC of an open segment, `NoSuchLedgerError` for a ledger that is missing.
     """
+    check_types(given_or_default(bounds, Bounds))
     return await look(
         lambda: describe(log), lambda manifest: _take(manifest, segments, password, bounds)
     )

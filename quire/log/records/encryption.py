@@ -32,7 +32,7 @@ from quire.log.records.batch import (
     VERSION,
     decode_batch,
 )
-from quire.log.records.keyring import KEY_ID_BYTES_MAX, SALT_BYTES, Keyring
+from quire.log.records.keyring import KEY_ID_BYTES_MAX, SALT_BYTES, Keyring, check_keyring
 from quire.log.records.position import Position
 from quire.log.segment_store.port import SegmentFacts
 
@@ -108,7 +108,7 @@ class Decryption:
 
     def __init__(self, log: str, keyring: Keyring | None) -> None:
         self.log = log
-        self._keyring = keyring
+        self._keyring = check_keyring(keyring)
 
     def open(self, payload: bytes, segment: int, ledger: LedgerId, entry: EntryId) -> bytes:
         """Return the batch of an entry, decrypted. Returns a plain batch unchanged.

@@ -83,13 +83,7 @@ class ProducerSequence(NamedTuple):
         Raises:
             InvalidRequestError: the name or the number cannot be stored.
         """
-        if not isinstance(self.producer, str) or not _is_text(self.producer):
-            raise InvalidRequestError(f"producer {self.producer!r} is not text")
-        size = len(self.producer.encode())
-        if not 0 < size <= NAME_BYTES_MAX:
-            raise InvalidRequestError(
-                f"producer {self.producer!r} has {size} bytes, 1 to {NAME_BYTES_MAX} are allowed"
-            )
+        check_producer(self.producer)
         if type(self.sequence) is not int or not 0 <= self.sequence < 2**63:
             raise InvalidRequestError(f"sequence {self.sequence!r} is not a number in 0..2**63-1")
 
@@ -103,6 +97,17 @@ class ProducerSequence(NamedTuple):
             A number of bytes.
         """
         return 2 + len(self.producer.encode()) + 10 * records
+
+
+def check_producer(name: object) -> None:
+    """Raise `InvalidRequestError` for a name that no producer can have."""
+    if not isinstance(name, str) or not _is_text(name):
+        raise InvalidRequestError(f"producer {name!r} is not text")
+    size = len(name.encode())
+    if not 0 < size <= NAME_BYTES_MAX:
+        raise InvalidRequestError(
+            f"producer {name!r} has {size} bytes, 1 to {NAME_BYTES_MAX} are allowed"
+        )
 
 
 def _is_text(name: str) -> bool:
@@ -165,8 +170,10 @@ class Producers:
     def last(self, producer: str) -> int | None:
         """Return the last number of a producer, None if it has none.
 
-        Raises `ForgottenProducerError` when the producer was forgotten.
+        Raises `ForgottenProducerError` when the producer was forgotten, and
+        `InvalidRequestError` for a name that no producer can have.
         """
+        check_producer(producer)
         window = self._windows.get(producer)
         if window is not None:
             return window[-1].sequence
