@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import MutableMapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final, NoReturn
 
 import click
@@ -61,20 +61,38 @@ class _ReaderGoneError(Exception):
     """Standard output is closed. Not an OSError, which click would answer by itself."""
 
 
+@contextmanager
+def _noticing_a_reader_gone() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderGoneError from error
+
+
 class RootGroup(click.Group):
     """The `quire` command: runs a command and turns how it ends into an exit code."""
 
     errors_as_json = False
     """Whether this command line, its environment or its file asks for JSON."""
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Parse the command line; `--help` and `--version` print meanwhile."""
+        with _noticing_a_reader_gone():
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, then flush its output."""
         try:
-            returned = super().invoke(ctx)
-            sys.stdout.flush()
-            return returned
-        except BrokenPipeError as error:
-            raise _ReaderGoneError from error
+            with _noticing_a_reader_gone():
+                returned = super().invoke(ctx)
+                sys.stdout.flush()
+                return returned
         except KeyboardInterrupt:
             if not sys.stderr.isatty():  # click ends the line of a terminal's ^C
                 raise click.Abort from None

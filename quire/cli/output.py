@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
@@ -22,6 +24,7 @@ from rich.progress import TimeElapsedColumn as ElapsedColumn
 from rich.table import Table
 
 from quire.cli.ending import handling, interrupt
+from quire.cli.streams import STANDARD_OUTPUT
 from quire.errors import ConfigurationError
 
 WIDE_COLUMNS: Final = 1_000_000
@@ -131,15 +134,23 @@ def flush() -> None:
     sys.stdout.buffer.flush()
 
 
+class _Paper(Console):
+    """Standard output for drawings, where the end of the reader is an error as elsewhere."""
+
+    def on_broken_pipe(self) -> None:
+        # rich would end the process with exit code 1
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE), STANDARD_OUTPUT)
+
+
 def screen(width: int | None = None) -> Console:
     """Return standard output for drawings that fill its width: 80 columns where it is no terminal,
     or `COLUMNS`.
     """
-    return Console(highlight=False, markup=False, emoji=False, width=width)
+    return _Paper(highlight=False, markup=False, emoji=False, width=width)
 
 
 def _console() -> Console:
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = _Paper(highlight=False, markup=False, emoji=False)
     if not sys.stdout.isatty():  # FORCE_COLOR makes rich take it for a terminal
         console.width = WIDE_COLUMNS
     return console

@@ -5,6 +5,7 @@
 - A character that the terminal's encoding lacks is escaped instead of ending the command.
 - Output is written completely: with PYTHONUNBUFFERED Python drops the bytes that a full pipe does
   not take at once.
+- An error of standard output names it: the system's own error names no file.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ import io
 import os
 import sys
 from contextlib import suppress
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+STANDARD_OUTPUT: Final = "standard output"
+"""Its name in errors, in the place of a path."""
 
 _UNUSABLE: Final = (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_RDONLY))
 """How each stream is opened when it is closed: the other way round, so that using it fails."""
@@ -24,12 +31,35 @@ def prepare() -> None:
     for name, flags in _UNUSABLE:
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"
-            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode))
+            unusable = os.open(os.devnull, flags)
+            setattr(sys, name, os.fdopen(unusable, mode, closefd=False))
     if isinstance(sys.stdout, io.TextIOWrapper):
-        if isinstance(sys.stdout.buffer, io.RawIOBase):
-            sys.stdout = os.fdopen(sys.stdout.fileno(), "w", closefd=False)
+        below = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
+        if isinstance(below, io.FileIO):  # an object in memory stays
+            sys.stdout = _named(sys.stdout)
         if sys.stdout.errors == "strict":
             sys.stdout.reconfigure(errors="backslashreplace")
+
+
+class _NamedOutput(io.FileIO):
+    """Standard output, which its errors name."""
+
+    def write(self, data: ReadableBuffer, /) -> int | None:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, STANDARD_OUTPUT) from error
+
+
+def _named(stream: TextIO) -> io.TextIOWrapper:
+    """Return a buffered stream to the same file, of the same encoding."""
+    named = _NamedOutput(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(named),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=named.isatty(),
+    )
 
 
 def settle() -> None:

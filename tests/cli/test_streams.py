@@ -33,13 +33,44 @@ def run(
     )
 
 
-@pytest.mark.parametrize("arguments", [("log", "list"), ("election", "watch", "x", "--once")])
-def test_output_that_finds_no_room_is_an_error_of_one_line(arguments: tuple[str, ...]) -> None:
-    done = run(*arguments, redirected="> /dev/full")
+PRINTING = [
+    ("log", "list"),
+    ("election", "watch", "x", "--once"),
+    ("config", "show", "--all"),
+    ("--help",),
+]
+"""Lines, a table, and the help."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unbuffered"), [*((each, "") for each in PRINTING), (PRINTING[0], "1")]
+)
+def test_output_that_finds_no_room_is_an_error_that_names_it(
+    arguments: tuple[str, ...], unbuffered: str
+) -> None:
+    done = run(*arguments, redirected="> /dev/full", PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr.decode()) == (
         1,
-        "quire: [Errno 28] No space left on device\n",
+        "quire: [Errno 28] No space left on device: 'standard output'\n",
     )
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+def test_output_whose_reader_is_gone_ends_with_the_code_of_that(arguments: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [*QUIRE, *arguments, *STORE],
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            timeout=SECONDS_MAX,
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 @pytest.mark.parametrize("redirected", ["2> /dev/full", "2>&-"])
@@ -56,7 +87,10 @@ def test_a_closed_input_disturbs_no_command_that_reads_none() -> None:
 
 def test_output_to_a_closed_stream_does_not_pass_for_written() -> None:
     done = run("log", "list", redirected=">&-")
-    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert (done.returncode, done.stderr.decode()) == (
+        1,
+        "quire: [Errno 9] Bad file descriptor: 'standard output'\n",
+    )
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
