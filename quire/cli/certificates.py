@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -71,10 +72,11 @@ def ca(settings: Settings, directory: Path, seconds: float) -> None:
     Example:
       quire certificates issue ca --directory /safe/quire
     """
-    if (directory / f"{CA}.pem").exists():
-        raise ConfigurationError(
-            f"{directory / CA}.pem exists already: move it away first, or give another --directory"
-        )
+    for file in (directory / f"{CA}.pem", directory / f"{CA}-key.pem"):
+        if file.exists():
+            raise ConfigurationError(
+                f"{file} exists already: move it away first, or give another --directory"
+            )
     _write(settings, directory, CA, Authority.make("quire authority", seconds).pair)
 
 
@@ -99,12 +101,15 @@ def bookie(
       quire certificates issue bookie /var/lib/quire
       quire certificates issue bookie 5f2c9e0b7a1d4c338e6f0a9b2d4c6e81 --for 30d
     """
-    from quire.storage.identity.identity import bookie_of
+    from quire.storage.identity.identity import ID_DIGITS, bookie_of, is_bookie_id
 
-    is_path = "/" in bookie or Path(bookie).is_dir()
+    is_path = "/" in bookie or os.path.isdir(bookie)
+    if not is_path and not is_bookie_id(bookie):
+        raise ConfigurationError(
+            f"{bookie!r} is neither the id of a bookie, which is {ID_DIGITS} digits 0-9 and a-f, "
+            "nor a directory: `quire bookie list --all` prints the ids"
+        )
     found = run(lambda: bookie_of(Path(bookie))) if is_path else bookie
-    if not found.isalnum() or not found.isascii():
-        raise ConfigurationError(f"{found!r} is not the id of a bookie, nor its directory")
     pair = Authority.load(directory).bookie(found, hosts, seconds)
     _write(settings, directory, f"bookie-{found}", pair)
 

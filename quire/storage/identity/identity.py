@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
 from collections.abc import Container, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -57,6 +58,8 @@ from quire.storage.identity.directories import open_directory
 
 FORMAT: Final = RecordFormat("cookie", FIELDS)
 ID_BITS: Final = 128
+ID_DIGITS: Final = ID_BITS // 4
+_ID: Final = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}")
 
 FORMAT_BYTES_MIN: Final = 160 * 2**20
 """The journal's segment and the next one, the spare and the reserve that a start on a full disk
@@ -398,4 +401,9 @@ async def cluster_id(store: MetadataStore, rng: random.Random) -> str:
 
 def new_id(rng: random.Random) -> str:
     """Return an id that no other bookie, part or cluster has."""
-    return f"{rng.getrandbits(ID_BITS):032x}"
+    return f"{rng.getrandbits(ID_BITS):0{ID_DIGITS}x}"
+
+
+def is_bookie_id(text: str) -> bool:
+    """Return whether a text has the form of the ids that bookies get when they are formatted."""
+    return _ID.fullmatch(text) is not None
