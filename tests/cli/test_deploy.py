@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from quire.cli.configuration import read_file
-from quire.cli.exits import exit_code
+from quire.cli.exits import INTERRUPTED, exit_code
 from quire.cli.root import main
 from quire.errors import ConfigurationError, WrongBookieError
 from quire.metastore.zookeeper_uri import parse_uri
@@ -143,6 +143,7 @@ def test_the_bookie_unit_runs_what_exists_and_knows_the_exit_codes() -> None:
     }
     assert EXIT_FATAL not in hopeless
     assert service["Restart"] == "on-failure"
+    assert int(service["SuccessExitStatus"]) == INTERRUPTED, "a stop is no failure"
     # systemd makes /var/lib/NAME, and nothing else can be written.
     state = f"/var/lib/{service['StateDirectory']}/"
     assert str(context.params["directory"]).startswith(state)
