@@ -17,6 +17,7 @@ from quire.cli.replication import password_option
 from quire.cli.settings import Settings, run, with_settings
 from quire.client import Client
 from quire.errors import InvalidRequestError
+from quire.log.records.position import is_number
 
 FINDERS: Final = {"txid:": find_txid, "seq:": find_sequence}
 """How a record is found by a number, by the word before it."""
@@ -39,7 +40,7 @@ class DlogNumber:
 def _place(text: str) -> Dlsn | DlogNumber:
     for kind in FINDERS:
         number = text.removeprefix(kind)
-        if number != text and number.isdecimal():
+        if number != text and is_number(number):
             return DlogNumber(kind, int(number))
     try:
         return Dlsn.parse(text)

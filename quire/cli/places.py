@@ -9,7 +9,7 @@ import click
 from quire import places
 from quire.entry import LedgerId
 from quire.errors import InvalidRequestError
-from quire.log.records.position import AtTxid, Position, Record, to_ms
+from quire.log.records.position import TEXT_SHOWN, AtTxid, Position, Record, is_number, to_ms
 from quire.places import Place
 
 
@@ -23,7 +23,7 @@ def parse_position(text: str) -> Position:
 
 def parse_offset(text: str) -> Position | int:
     """Return the position or offset that an argument names."""
-    return int(text) if text.isascii() and text.isdecimal() else parse_position(text)
+    return int(text) if is_number(text) else parse_position(text)
 
 
 def parse_place(text: str) -> Place:
@@ -36,10 +36,11 @@ def parse_place(text: str) -> Place:
 
 def parse_ledger(text: str) -> LedgerId:
     """Return the ledger that an argument names."""
-    if text.isascii() and text.isdecimal():
+    if is_number(text):
         return int(text)
     raise click.BadParameter(
-        f"{text!r} is not a ledger's id: write a number; `quire ledger list` shows the ledgers"
+        f"{text[:TEXT_SHOWN]!r} is not a ledger's id: write a number below 2^63; "
+        "`quire ledger list` shows the ledgers"
     )
 
 

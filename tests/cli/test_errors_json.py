@@ -47,6 +47,27 @@ def test_wrong_usage_is_an_object_too(arguments: tuple[str, ...], text: str) -> 
     assert text in found["message"]
 
 
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("ledger show", "is not a ledger's id: write a number below 2^63"),
+        ("log trim orders", "is not a position: write an offset"),
+        ("log cursor reset orders billing --to", "is not a position: write an offset"),
+        ("dlog cat /messaging/orders --from", "txid:N begins at a transaction id"),
+    ],
+)
+@pytest.mark.parametrize("digits", ["9" * 23, "9" * 5000], ids=len)
+def test_a_number_of_too_many_digits_is_told_as_any_other_text(
+    command: str, text: str, digits: str
+) -> None:
+    given = f"txid:{digits}" if command.startswith("dlog") else digits
+    found = json.loads(call(*command.split(), given, "--json", "--store", "memory:").stderr)
+    assert found["exit_code"] == 2
+    assert text in found["message"]
+    assert "99999" in found["message"]
+    assert "set_int_max_str_digits" not in found["message"]
+
+
 def test_a_file_that_cannot_be_made_is_an_object_too(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     store = f"sqlite://{tmp_path}/metadata.db"
