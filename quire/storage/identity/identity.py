@@ -85,6 +85,7 @@ async def format_directory(
     """
     wanted = [(Role.JOURNAL, journal)] if journal else []
     wanted += [(Role.ENTRIES, path) for path in entries]
+    _check_text([path for _, path in wanted])
     _check_distinct([directory, *(path for _, path in wanted)])
     _check_apart([directory, *(path for _, path in wanted)])
     async with AsyncExitStack() as stack:
@@ -110,6 +111,7 @@ async def expand_directory(
     bookie runs, a new directory is not empty or in use, or one is named twice or is the journal's;
     as `identify` besides, and the metadata store's errors.
     """
+    _check_text(entries)
     _check_distinct([directory, *entries])
     async with AsyncExitStack() as stack:
         disk = await open_directory(directory)  # first: a second process waits for nothing
@@ -129,6 +131,18 @@ def _created(stack: AsyncExitStack, path: Path) -> LocalDisk:
     disk = LocalDisk(path, create=True)
     stack.push_async_callback(disk.close)
     return disk
+
+
+def _check_text(paths: Sequence[Path]) -> None:
+    """Refuse names of directories that a cookie cannot hold, which is JSON."""
+    for path in paths:
+        try:
+            str(path.absolute()).encode()
+        except UnicodeEncodeError:
+            raise ConfigurationError(
+                f"the name of directory {str(path)!r} is not UTF-8, and the bookie's cookie "
+                "holds it as text: give the directory another name"
+            ) from None
 
 
 def _check_distinct(paths: Sequence[Path]) -> None:

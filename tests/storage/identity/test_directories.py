@@ -200,6 +200,25 @@ def test_directories_are_added_to_a_stopped_bookie(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_directory_whose_name_is_no_text_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    """Cookies are JSON. A name of other bytes ended in the middle of the change."""
+
+    async def main() -> None:
+        home, uri = tmp_path / "main", f"sqlite://{tmp_path}/m.db"
+        strange = tmp_path / "\udcff"
+        with pytest.raises(ConfigurationError, match=r"udcff.* is not UTF-8.*another name"):
+            await format_directory(home, uri, journal=strange)
+        with pytest.raises(ConfigurationError, match=r"udcff.* is not UTF-8.*another name"):
+            await format_directory(home, uri, entries=[strange])
+        assert not home.exists()
+        await format_directory(home, uri)
+        with pytest.raises(ConfigurationError, match=r"udcff.* is not UTF-8.*another name"):
+            await expand_directory(home, uri, [strange])
+        assert not strange.exists()
+
+    asyncio.run(main())
+
+
 def test_an_old_copy_of_the_main_directory_is_refused(tmp_path: Path) -> None:
     """It would not know the directories that hold what was acknowledged since."""
 
