@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +27,11 @@ from quire.wire.identity import AmbiguousIdentityError, identity_of
 from quire.wire.issuing import AUTHORITY_SECONDS, CA, CERTIFICATE_SECONDS, Authority, Pair
 
 DIRECTORY: Final = "quire-certificates"
+
+_LABEL: Final = "[A-Za-z0-9_-]{1,63}"
+_HOST: Final = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
+HOST_CHARACTERS_MAX: Final = 253
+"""Of a DNS name."""
 
 _directory = click.option(
     "--directory",
@@ -109,9 +116,23 @@ def bookie(
             f"{bookie!r} is neither the id of a bookie, which is {ID_DIGITS} digits 0-9 and a-f, "
             "nor a directory: `quire bookie list --all` prints the ids"
         )
+    for each in hosts:
+        _check_host(each)
     found = run(lambda: bookie_of(Path(bookie))) if is_path else bookie
     pair = Authority.load(directory).bookie(found, hosts, seconds)
     _write(settings, directory, f"bookie-{found}", pair)
+
+
+def _check_host(host: str) -> None:
+    """Raise `ConfigurationError` for text that no client compares with a name or an address."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        if not _HOST.fullmatch(host) or len(host) > HOST_CHARACTERS_MAX:
+            raise ConfigurationError(
+                f"--host {host!r} is neither a DNS name nor an address: write one such as "
+                "bookie7.example.com, xn--bcher-kva.example or 10.0.0.7"
+            ) from None
 
 
 @issue.command(short_help="Issue the certificate of a client.")

@@ -66,3 +66,16 @@ def test_an_authority_is_never_replaced_even_if_one_file_is_elsewhere(
     assert f"{authority / left} exists already" in done.stderr
     assert (authority / left).read_bytes() == before
     assert names(authority) == [left]
+
+
+@pytest.mark.parametrize("host", ["", "x y", "a=b", "/disk", "a..b", "line\nbreak", "a" * 64, "é"])
+def test_a_host_that_no_client_looks_for_gets_no_certificate(authority: Path, host: str) -> None:
+    done = issue(authority, "bookie", BOOKIE, "--host", host)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"--host {host!r} is neither a DNS name nor an address" in done.stderr
+    assert names(authority) == ["ca-key.pem", "ca.pem"]
+
+
+@pytest.mark.parametrize("host", ["b7", "*.example.com", "bookie_7.local", "10.0.0.7", "::1"])
+def test_names_and_addresses_are_hosts(authority: Path, host: str) -> None:
+    assert issue(authority, "bookie", BOOKIE, "--host", host).exit_code == 0
