@@ -50,7 +50,10 @@ async def _dump_file(settings: Settings, file: Path) -> None:
 
 
 def _content(file: Path) -> bytes:
-    return file.read_bytes()
+    try:
+        return file.read_bytes()
+    except OSError as error:  # a disk that fails in the middle of a file names none
+        raise OSError(error.errno, error.strerror, str(file)) from error
 
 
 async def _dump_record(settings: Settings, path: str) -> None:

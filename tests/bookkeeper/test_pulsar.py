@@ -338,6 +338,11 @@ def test_the_list_of_ledgers_in_its_forms() -> None:
             decode_managed_ledger("/m", bad)
 
 
+def test_a_name_of_other_bytes_than_text_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"topic 'orders\\udcff' is not UTF-8"):
+        TopicName.parse("orders\udcff")
+
+
 def test_names_of_topics() -> None:
     long = "persistent://public/default/a+b c~*"
     name = TopicName.parse(long)

@@ -76,6 +76,12 @@ def test_a_file_that_cannot_be_made_is_an_object_too(tmp_path: Path) -> None:
     assert json.loads(done.stderr.splitlines()[-1])["exit_code"] == done.exit_code
 
 
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    done = call("dump", "/proc/self/mem")  # it opens, and its first byte cannot be read
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "quire: [Errno 5] Input/output error: '/proc/self/mem'\n"
+
+
 def test_a_record_that_looks_like_the_option_does_not_ask_for_it() -> None:
     done = call("log", "append", "orders", "--store", "nowhere", "--", "--json")
     assert done.stderr.startswith("quire: ")

@@ -147,6 +147,12 @@ def test_another_file_is_not_a_backup(tmp_path: Path, content: bytes) -> None:
         verify_archive(tmp_path / "missing")
 
 
+def test_a_disk_that_fails_while_a_backup_is_read_is_named() -> None:
+    failing = Path("/proc/self/mem")  # it opens, and its first byte cannot be read
+    with pytest.raises(ConfigurationError, match=r"^/proc/self/mem cannot be read: Input/output"):
+        verify_archive(failing)
+
+
 def test_a_line_nested_without_end_is_damage(tmp_path: Path) -> None:
     source = tmp_path / "deep"
     source.write_bytes(b"quire-backup 1\n" + b"[" * 100_000 + b"\n")

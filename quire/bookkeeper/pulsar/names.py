@@ -29,6 +29,14 @@ def _encoded(topic: str) -> str:
     return quote_plus(topic, safe="*").replace("~", "%7E")
 
 
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class TopicName:
     """A persistent topic, or one partition of it."""
@@ -50,6 +58,11 @@ class TopicName:
             raise ConfigurationError(
                 f"topic {text!r} is not in the form persistent://tenant/namespace/topic; topics "
                 "that are not persistent leave nothing to read"
+            )
+        if not _is_text(text):
+            raise ConfigurationError(
+                f"topic {text!r} is not UTF-8, as the names of Pulsar's topics are: check the "
+                "encoding of the terminal or the script"
             )
         return cls(*parts)
 
