@@ -44,7 +44,7 @@ def prepare() -> None:
 class _NamedOutput(io.FileIO):
     """Standard output, which its errors name."""
 
-    def write(self, data: ReadableBuffer, /) -> int | None:
+    def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
         except OSError as error:
