@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
@@ -47,6 +48,9 @@ EXIT_CODES: Final[tuple[tuple[type[QuireError], int], ...]] = (
 
 INTERRUPTED: Final = 130
 """128 + SIGINT, as a shell reports it."""
+
+JSON_VARIABLE: Final = "QUIRE_JSON"
+"""The variable of `--json`."""
 
 BROKEN_PIPE: Final = 141
 """128 + SIGPIPE: the reader of our output went away."""
@@ -145,7 +149,14 @@ class RootGroup(click.Group):
 def _asks_for_json(args: Sequence[str]) -> bool:
     """Return whether errors are printed as JSON. Known without parsing: parsing may fail."""
     own = args[: args.index("--")] if "--" in args else args
-    return "--json" in own
+    return "--json" in own or _is_true(os.environ.get(JSON_VARIABLE, ""))
+
+
+def _is_true(value: str) -> bool:
+    """Return whether a variable turns a flag on. The option itself refuses other words."""
+    with suppress(click.BadParameter):
+        return bool(value) and click.BOOL.convert(value, None, None)
+    return False
 
 
 def _tell(error: Exception, message: str, code: int, *, as_json: bool) -> int:

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from quire.cli.chosen import config_option, context_option, raise_what_is_wrong
-from quire.cli.exits import RootGroup
+from quire.cli.exits import JSON_VARIABLE, RootGroup
 from quire.cli.later import Commands
 from quire.cli.settings import Settings, json_option, store_option
 from quire.cli.tls import tls_options
@@ -53,7 +53,7 @@ _BUILD: Final = " (compiled)" if is_compiled() else ""
 @config_option
 @context_option
 @store_option(envvar="QUIRE_STORE")
-@json_option(envvar="QUIRE_JSON")
+@json_option(envvar=JSON_VARIABLE)
 @tls_options
 @click.pass_context
 def main(

@@ -76,6 +76,17 @@ def test_a_file_that_cannot_be_made_is_an_object_too(tmp_path: Path) -> None:
     assert json.loads(done.stderr.splitlines()[-1])["exit_code"] == done.exit_code
 
 
+@pytest.mark.parametrize("words", [("no-such-command",), ("--no-such-option",), ("log", "read")])
+def test_the_variable_asks_for_objects_too(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUIRE_JSON", "1")
+    done = call(*words)
+    assert (done.exit_code, json.loads(done.stderr)["exit_code"]) == (2, 2)
+    monkeypatch.setenv("QUIRE_JSON", "0")
+    assert call(*words).stderr.startswith("Usage: ")
+
+
 def test_a_file_that_cannot_be_read_is_named() -> None:
     done = call("dump", "/proc/self/mem")  # it opens, and its first byte cannot be read
     assert (done.exit_code, done.stdout) == (1, "")
