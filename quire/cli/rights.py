@@ -24,6 +24,7 @@ from quire.errors import (
     NoSuchNodeError,
     RightsRefusedError,
 )
+from quire.metastore.layout import LEDGER_ID_MAX
 from quire.metastore.store import MetadataStore
 from quire.rights.decide import Decision, decide
 from quire.rights.ledger_logs import LedgerLogs
@@ -43,6 +44,8 @@ EXIT_DENIED: Final = 12
 """Exit code of `check` for a denial; no error has it."""
 
 NO_TABLE: Final = "There is no table of rights: each peer may do everything."
+
+LEDGER: Final = click.IntRange(max=LEDGER_ID_MAX)
 
 Change = Callable[[RightsTable | None], RightsTable]
 
@@ -73,7 +76,7 @@ def reach_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option("--log", metavar="NAME", help="Only this log, and its ledgers.")
     @click.option("--logs", metavar="PREFIX", help="Only logs with names that begin so.")
-    @click.option("--ledger", type=int, metavar="ID", help="Only this ledger.")
+    @click.option("--ledger", type=LEDGER, metavar="ID", help="Only this ledger.")
     @wraps(command)
     def wrapped(
         *args: Any, log: str | None, logs: str | None, ledger: LedgerId | None, **kwargs: Any
@@ -226,7 +229,7 @@ def read_rules(file: Path) -> list[AccessRule]:
 @click.argument("identity")
 @click.argument("action", type=click.Choice([str(each) for each in Action]))
 @click.option("--log", metavar="NAME", help="The log that it is done to.")
-@click.option("--ledger", type=int, metavar="ID", help="The ledger that it is done to.")
+@click.option("--ledger", type=LEDGER, metavar="ID", help="The ledger that it is done to.")
 @with_settings
 def check(
     settings: Settings, identity: str, action: str, log: str | None, ledger: LedgerId | None

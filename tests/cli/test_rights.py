@@ -221,6 +221,7 @@ def test_check_finds_the_log_of_a_ledger(rights: Terminal) -> None:
         (["grant", "reader", "a", "--log", "x", "--logs", "y"], "a rule for each"),
         (["grant", "reader", "a", "--log", ""], "leave it out"),
         (["grant", "reader", "a", "--ledger", "-1"], "negative"),
+        (["grant", "reader", ORDERS, "--ledger", str(2**63)], "is not in the range"),
         (["grant", "emperor", "a"], "emperor"),
         (["check", "quire://*", "read"], "names many peers"),
         (["check", "a", "fly"], "fly"),
