@@ -16,9 +16,12 @@ Pure: no clock and no I/O.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
+
+from quire.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,23 @@ def _as_dict(place: Place) -> dict[str, Any]:
 
 
 def from_json(told: Mapping[str, Any]) -> Progress:
-    """Return the progress that Spark stored."""
-    return {log: Place(**place) for log, place in sorted(told.items())}
+    """Return the progress that Spark stored.
+
+    Raises `ConfigurationError` for the progress of another source.
+    """
+    try:
+        return {log: Place(**place) for log, place in sorted(told.items())}
+    except (AttributeError, TypeError):
+        raise foreign_checkpoint(told, "quire") from None
+
+
+def foreign_checkpoint(told: object, source: str) -> ConfigurationError:
+    """Return the error of a checkpoint that a query of another source wrote."""
+    return ConfigurationError(
+        "option checkpointLocation has the offsets of another source or version: "
+        f"{json.dumps(told)[:200]} are not places of format {source!r}. Give the query a "
+        "checkpointLocation of its own"
+    )
 
 
 def start_of(start: Progress, log: str, end: Place) -> int:

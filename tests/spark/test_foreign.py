@@ -412,6 +412,24 @@ def test_a_query_that_ends_reads_what_there_was(system: ForeignSystemInMemory) -
     assert [row[3] for row in query.read] == ["a", "b", "c"]
 
 
+def test_an_old_spark_goes_on_when_the_place_where_it_began_is_gone(
+    system: ForeignSystemInMemory,
+) -> None:
+    """Before 4.2 a restarted query is asked for an end before it is told where it is."""
+    whole = fill(system)
+    query = Query(fromPosition="0:1:3")
+    while query.step(old=True):
+        pass
+    trim(system, query)
+    assert 1 not in system.ledgers[ORDERS, 0]
+    system.append(ORDERS, 0, "new")
+    query.restart()
+    while query.step(old=True):
+        pass
+    began = [row for row in whole if row[:2] != (0, 1) or row[2] >= 3]
+    assert query.read == sorted([*began, (0, 3, 10, "new")])
+
+
 def test_a_log_that_is_named_no_longer_keeps_its_place(system: ForeignSystemInMemory) -> None:
     system.append(ORDERS, 0, "a")
     system.append("other", 0, "x")
@@ -435,6 +453,21 @@ def test_places_survive_json() -> None:
     assert told["t"] == {"-1": {"first": [1, 0], "next": [4, 7]}}
     assert told["r"] == {"0": {"first": [1, 0], "next": [2, 3], "ledger": 9}}
     assert from_json(told) == stands
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"orders": {"id": "x", "first": 0, "offset": 9}},
+        {"orders": {"0": 1200}},
+        {"orders": 7},
+        {"orders": {"0": {"first": [1, 0]}}},
+        7,
+    ],
+)
+def test_a_checkpoint_of_another_source_is_told(told: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"checkpointLocation.*format 'bookkeeper'"):
+        from_json(told)
 
 
 def test_an_end_holds_the_beginning_of_a_first_batch() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from quire.errors import ConfigurationError
 from quire.spark.progress import Place, Progress, admit, from_json, start_of, to_json
 
 
@@ -52,3 +55,10 @@ def test_every_record_is_admitted_in_the_end() -> None:
 def test_places_survive_the_checkpoint() -> None:
     progress = {"a/b": Place("x", 3, 9), "ü": Place("y", 0, 0)}
     assert from_json(to_json(progress)) == progress
+
+
+@pytest.mark.parametrize("told", [{"orders": {"0": 1200}}, {"orders": 1200}, 7])
+def test_a_checkpoint_of_another_source_is_told(told: Any) -> None:
+    """A query that read from Kafka before keeps its checkpoint."""
+    with pytest.raises(ConfigurationError, match=r"checkpointLocation.*(1200|7).*format 'quire'"):
+        from_json(told)

@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 
 from quire.bookkeeper.pieces import EntryPlace, LedgerPiece
 from quire.entry import LedgerId
+from quire.spark.progress import foreign_checkpoint
 
 Strand: TypeAlias = tuple[str, int]
 """A part of a log: the log's full name, and the number of the part."""
@@ -59,17 +60,27 @@ def to_json(stands: Stands) -> dict[str, Any]:
 
 
 def from_json(told: Mapping[str, Any]) -> Stands:
-    """Return the stands that Spark stored."""
-    return {
-        (log, int(part)): Stand(
-            EntryPlace(*stand["first"]),
-            EntryPlace(*stand["next"]),
-            stand.get("sure", True),
-            stand.get("ledger"),
-        )
-        for log, parts in told.items()
-        for part, stand in parts.items()
-    }
+    """Return the stands that Spark stored.
+
+    Raises `ConfigurationError` for those of another source.
+    """
+    try:
+        return {
+            (log, int(part)): _stand(stand)
+            for log, parts in told.items()
+            for part, stand in parts.items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise foreign_checkpoint(told, "bookkeeper") from None
+
+
+def _stand(told: Mapping[str, Any]) -> Stand:
+    return Stand(
+        EntryPlace(*told["first"]),
+        EntryPlace(*told["next"]),
+        told.get("sure", True),
+        told.get("ledger"),
+    )
 
 
 def start_of(start: Stands, strand: Strand, end: Stand) -> EntryPlace:

@@ -75,9 +75,8 @@ class ForeignStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         began = from_json(start) if start is not None else self._reached
         limit = limit or self.getDefaultReadLimit()
         entries_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        if began is None:  # the query's beginning is not known
-            ends = patiently(self._ends, {}, None)
-            return to_json({strand: replace(end, sure=False) for strand, end in ends.items()})
+        if began is None:
+            return to_json(patiently(self._unsure_ends))
         return to_json(patiently(self._ends, began, entries_max))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -126,6 +125,19 @@ class ForeignStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 left[strand] = unread
         for strand, place in admit(left, entries_max).items():
             ends[strand] = stands[strand].at(place, ledger_of(left[strand], place))
+        return ends
+
+    def _unsure_ends(self) -> Stands:
+        """Where all entries end, for a query whose beginning is not known.
+
+        The entries at `fromPosition` may be gone: whether the query has read them, `partitions`
+        will know.
+        """
+        ends: Stands = {}
+        for strand, pieces in self._list({}).items():
+            begin, end = self._begin(strand, pieces), pieces[-1].end
+            place = max(begin.next, end)
+            ends[strand] = replace(begin.at(place, ledger_of(pieces, place)), sure=False)
         return ends
 
     def _followed(self, began: Stands) -> list[Strand]:
