@@ -1,26 +1,26 @@
 """Where Spark looks for format `bookkeeper` by itself: in the modules named `pyspark_…`.
 
-As in `pyspark_quire.py`, a missing package breaks no other format.
+As in `pyspark_quire.py`, an import that fails breaks no other format.
 """
 
 from pyspark.sql.datasource import DataSource
 
-from quire.errors import MissingExtraError
+from quire.extras import failed_import
 
 try:
     from quire.spark.bookkeeper.source import BookKeeperDataSource as DefaultSource
-except ModuleNotFoundError as _error:
-    _package = _error.name or "pyarrow"
+except Exception as _error:
+    _failed = failed_import("format 'bookkeeper'", "spark", _error)
 
     class DefaultSource(DataSource):  # type: ignore[no-redef]
-        """Format `bookkeeper` where a package is missing."""
+        """Format `bookkeeper` where an import failed."""
 
         @classmethod
         def name(cls) -> str:
             return "bookkeeper"
 
         def __init__(self, options: dict[str, str]) -> None:
-            raise MissingExtraError("format 'bookkeeper'", _package, "spark")
+            raise _failed
 
 
 __all__ = ["DefaultSource"]

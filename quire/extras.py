@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from quire.errors import MissingExtraError
+from quire.errors import ConfigurationError, MissingExtraError
 
 
 @contextmanager
@@ -40,3 +40,18 @@ def needed_for(feature: str, extra: str) -> Iterator[None]:
         if package in ("", "quire"):
             raise
         raise MissingExtraError(feature, package, extra) from error
+
+
+def failed_import(feature: str, extra: str, error: Exception) -> ConfigurationError:
+    """Return the error of a feature that cannot be imported: a package of its extra is missing, too
+    old, or cannot be loaded.
+    """
+    if isinstance(error, ModuleNotFoundError):
+        failed: ConfigurationError = MissingExtraError(feature, error.name or "", extra)
+    else:
+        failed = ConfigurationError(
+            f"{feature} cannot be imported ({type(error).__name__}: {error}): "
+            f"pip install --upgrade 'quire[{extra}]'"
+        )
+    failed.__cause__ = error
+    return failed

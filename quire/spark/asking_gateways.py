@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
 from quire.aio.backoff import Backoff
@@ -29,6 +29,8 @@ from quire.errors import (
     GatewayRefusedError,
     GatewayUnavailableError,
 )
+
+T = TypeVar("T")
 
 PAUSES: Final = Backoff(first=0.2, last=5.0)
 
@@ -203,14 +205,11 @@ class Asking:
             PassedError: the log has later numbers, and no longer knows this one.
             GatewayRefusedError: the gateway refuses the request.
         """
-        answer = self._ask("POST", "/records", body)
-        # A gateway of an older version does not tell: what it has is compared.
-        return SentRecords(answer["records"][0]["offset"], answer.get("repeated", True))
+        return self._ask("POST", "/records", _sent, body)
 
     def end(self) -> int:
         """Return an offset after every record that is certain now. Raises as `append`."""
-        found: int = self._ask("GET", "/end?linearizable=true")["offset"]
-        return found
+        return self._ask("GET", "/end?linearizable=true", _offset)
 
     def read(self, offset: int, records: int) -> list[Mapping[str, Any]]:
         """Return records from an offset on. Raises as `append`."""
@@ -218,13 +217,17 @@ class Asking:
         started = self._clock()
         while len(found) < records:
             place, limit = offset + len(found), records - len(found)
-            page = self._ask("GET", f"/records?from={place}&limit={limit}&wait=10s")["records"]
+            path = f"/records?from={place}&limit={limit}&wait=10s"
+            page = self._ask("GET", path, _page)
             if not page and self._clock() - started >= self._gateways.seconds:
                 raise self._gave_up("records that it confirmed do not appear", is_unknown=False)
             found += page
         return found
 
-    def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+    def _ask(
+        self, method: str, path: str, read: Callable[[Any], T], body: bytes | None = None
+    ) -> T:
+        """Return what `read` finds in the answer."""
         target = f"/v1/logs/{quote(self._gateways.log, safe='')}{path}"
         deadline = self._clock() + self._gateways.seconds
         failures = redirects = 0
@@ -243,7 +246,7 @@ class Asking:
                 self._next()
             else:
                 if answer.status in (200, 201):
-                    return json.loads(answer.body)
+                    return self._understood(answer, read)
                 code, reason = _told(answer)
                 if answer.status == 307:
                     self._base = self._location(answer)
@@ -261,6 +264,14 @@ class Asking:
             if self._clock() + pause >= deadline:
                 raise self._gave_up(reason, is_unknown=is_unknown and method == "POST")
             self._sleep(pause)
+
+    def _understood(self, answer: GatewayAnswer, read: Callable[[Any], T]) -> T:
+        try:
+            return read(json.loads(answer.body))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            text = answer.body[:200].decode(errors="replace")
+            reason = f"its answer is not a gateway's, but {text!r}: see option gateway"
+            raise self._refused(answer, "unknown", reason) from None
 
     def _next(self) -> None:
         urls = self._gateways.urls
@@ -291,6 +302,19 @@ class Asking:
     def _gave_up(self, reason: str, *, is_unknown: bool) -> Exception:
         kind = GatewayOutcomeUnknownError if is_unknown else GatewayUnavailableError
         return kind(self._gateways.log, self._base, self._gateways.seconds, reason)
+
+
+def _sent(told: Any) -> SentRecords:
+    # A gateway of an older version does not tell: what it has is compared.
+    return SentRecords(int(told["records"][0]["offset"]), told.get("repeated", True))
+
+
+def _offset(told: Any) -> int:
+    return int(told["offset"])
+
+
+def _page(told: Any) -> list[Mapping[str, Any]]:
+    return list(told["records"])
 
 
 def _json(answer: GatewayAnswer) -> Mapping[str, Any]:

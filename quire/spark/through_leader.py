@@ -85,7 +85,7 @@ class LeaderOptions:
         for name in ("gateway", "log", "job"):
             given.required(name)
         gateways = Gateways(
-            urls=given.get("gateway", parse_gateways, ()),
+            urls=_urls(given),
             log=given.get("log", _one_log, ""),
             token=_token(given),
             seconds=given.get("timeoutSeconds", _timeout, TIMEOUT_SECONDS),
@@ -302,6 +302,16 @@ def _one_log(text: str) -> str:
     if is_pattern(text):
         raise ValueError("a write goes to one log, named without a pattern or blanks around it")
     return text
+
+
+def _urls(given: Given) -> tuple[str, ...]:
+    """Return the URLs of gateways, whose passwords no error may show."""
+    if "@" in given.get("gateway", str, ""):
+        raise ConfigurationError(
+            "option gateway has a name or password before @, which a gateway does not take: give "
+            "URLs such as http://host:8180, and a token in option token"
+        )
+    return given.get("gateway", parse_gateways, ())
 
 
 def _token(given: Given) -> str | None:

@@ -215,6 +215,16 @@ def test_a_refusal_is_an_error_at_once(status: int, code: str) -> None:
     assert len(network.requests) == 1
 
 
+@pytest.mark.parametrize("body", [b"<html>Log in</html>", b"", b"[]", b"7", b'{"records": []}'])
+def test_an_answer_of_another_server_is_an_error(body: bytes) -> None:
+    """As that of a proxy, which wants a user to log in."""
+    other = Network(GatewayAnswer(200, {}, body))
+    with pytest.raises(GatewayRefusedError, match=r"not a gateway's.*see option gateway"):
+        asking(other).append(BODY)
+    with pytest.raises(GatewayRefusedError, match=r"not a gateway's.*see option gateway"):
+        asking(other).end()
+
+
 def test_a_number_that_was_passed_tells_the_last_one() -> None:
     with pytest.raises(PassedError) as caught:
         asking(Network(failed(409, "sequence_conflict", last=41))).append(BODY)

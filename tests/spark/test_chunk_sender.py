@@ -262,6 +262,12 @@ def test_no_error_shows_a_token() -> None:
     assert "3f1c" not in str(caught.value)
 
 
+def test_no_error_shows_a_password_in_a_url() -> None:
+    with pytest.raises(ConfigurationError, match="option gateway has a name or password") as caught:
+        LeaderOptions.parse(BASE | {"gateway": "http://a:8180,http://alice:hush@b:8180"})
+    assert "hush" not in str(caught.value)
+
+
 def test_rows_of_many_logs_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="column log"):
         LeaderOptions.parse(BASE, routed=True)

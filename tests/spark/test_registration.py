@@ -96,9 +96,10 @@ def test_the_module_that_spark_looks_for_has_the_source() -> None:
     assert pyspark_quire_bookkeeper.DefaultSource is BookKeeperDataSource
 
 
-@pytest.mark.parametrize(
-    ("module", "source"), [(pyspark_quire, "quire"), (pyspark_quire_bookkeeper, "bookkeeper")]
-)
+OF_QUIRE = [(pyspark_quire, "quire"), (pyspark_quire_bookkeeper, "bookkeeper")]
+
+
+@pytest.mark.parametrize(("module", "source"), OF_QUIRE)
 def test_a_missing_package_breaks_no_other_format(
     module: ModuleType, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +113,29 @@ def test_a_missing_package_breaks_no_other_format(
     importlib.reload(module)
     assert without.name() == source
     with pytest.raises(MissingExtraError, match=rf"'{source}'.*pyarrow.*quire\[spark\]"):
+        without({})
+
+
+class TooOld(ModuleType):
+    """A module of an older version of a package, whose import fails."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"{name} needs a newer package")
+
+
+@pytest.mark.parametrize(("module", "source"), OF_QUIRE)
+def test_a_package_that_cannot_be_loaded_breaks_no_other_format(
+    module: ModuleType, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As gRPC and protobuf refuse code that a newer version of them made."""
+    with monkeypatch.context() as patch:
+        for name in [each for each in sys.modules if each.startswith("quire.spark")]:
+            patch.delitem(sys.modules, name)
+        patch.setitem(sys.modules, "quire.columns", TooOld("quire.columns"))
+        without = importlib.reload(module).DefaultSource
+    importlib.reload(module)
+    assert without.name() == source
+    with pytest.raises(ConfigurationError, match=rf"'{source}'.*Error.*newer package.*upgrade"):
         without({})
 
 
