@@ -1,4 +1,4 @@
-"""A savepoint of PostgreSQL around the block of a transaction: is the transaction still whole?
+"""A savepoint around the block of a transaction: is the transaction still whole?
 
 No driver is imported here.
 """
@@ -19,6 +19,9 @@ _ENDED: Final = ("3B001", "25P01")
 
 _FAILED: Final = "25P02"
 
+_SQLITE_ERROR: Final = 1
+"""SQLite's code for every statement that makes no sense, as the release of no savepoint."""
+
 
 @contextmanager
 def released(what: str) -> Iterator[None]:
@@ -28,7 +31,8 @@ def released(what: str) -> Iterator[None]:
     except Exception as error:
         cause = getattr(error, "orig", error)
         state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-        if state != _FAILED and state not in _ENDED:
+        is_gone = state in _ENDED or getattr(cause, "sqlite_errorcode", None) == _SQLITE_ERROR
+        if state != _FAILED and not is_gone:
             raise
         ended = TransactionEndedError(what)
         if state == _FAILED:

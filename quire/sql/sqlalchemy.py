@@ -2,6 +2,10 @@
 
 The handle is a `Connection` from an engine and a `Session` from a `sessionmaker`; likewise of the
 asynchronous ones. The pool of the engine replaces connections that were lost.
+
+A savepoint around the block shows whether it ended the transaction. In SQLite a statement begins
+the transaction: the driver begins one by itself only before a change, and a driver that was told to
+commit each statement never does.
 """
 
 from __future__ import annotations
@@ -26,6 +30,8 @@ AsyncSource: TypeAlias = AsyncEngine | async_sessionmaker[Any]
 
 SOURCES: Final = (Engine, sessionmaker)
 ASYNC_SOURCES: Final = (AsyncEngine, async_sessionmaker)
+
+BEGIN: Final = "BEGIN IMMEDIATE"
 
 
 class _Sqlalchemy:
@@ -53,15 +59,17 @@ class SqlalchemyDatabase(_Sqlalchemy):
     def begin(self, what: str) -> Iterator[Any]:
         """Return a transaction."""
         check_transactional(self._source)
-        with self._source.begin() as handle, _told(what):
-            has_savepoint = self.dialect(handle) == "postgresql"
-            if has_savepoint:
-                handle.execute(text(SAVEPOINT))
+        with self._source.begin() as begun, _told(what):
+            handle: Any = begun
+            if self.dialect(handle) == "sqlite":
+                held = handle.connection() if hasattr(handle, "get_bind") else handle
+                if is_to_begin(held.connection.driver_connection):
+                    handle.execute(text(BEGIN))
+            handle.execute(text(SAVEPOINT))
             yield handle
             _check_open(handle, what)
-            if has_savepoint:
-                with released(what):
-                    handle.execute(text(RELEASE))
+            with released(what):
+                handle.execute(text(RELEASE))
 
     def execute(
         self, handle: Any, statement: str, parameters: Mapping[str, Any] = NOTHING
@@ -85,14 +93,15 @@ class AsyncSqlalchemyDatabase(_Sqlalchemy):
         check_transactional(self._source)
         async with self._source.begin() as handle:
             with _told(what):
-                has_savepoint = self.dialect(handle) == "postgresql"
-                if has_savepoint:
-                    await handle.execute(text(SAVEPOINT))
+                if self.dialect(handle) == "sqlite":
+                    held = await handle.connection() if hasattr(handle, "get_bind") else handle
+                    if is_to_begin((await held.get_raw_connection()).driver_connection):
+                        await handle.execute(text(BEGIN))
+                await handle.execute(text(SAVEPOINT))
                 yield handle
                 _check_open(handle, what)
-                if has_savepoint:
-                    with released(what):
-                        await handle.execute(text(RELEASE))
+                with released(what):
+                    await handle.execute(text(RELEASE))
 
     async def execute(
         self, handle: Any, statement: str, parameters: Mapping[str, Any] = NOTHING
@@ -134,6 +143,19 @@ def _told(what: str) -> Iterator[None]:
         if "closed transaction" not in str(error):
             raise
         raise TransactionEndedError(what) from error
+
+
+def is_to_begin(driver: Any) -> bool:
+    """Return whether a connection to SQLite has no transaction yet.
+
+    Raises `ConfigurationError` for a connection whose `commit()` does nothing.
+    """
+    if getattr(driver, "autocommit", False) is True:
+        raise ConfigurationError(
+            "the SQLAlchemy engine connects to SQLite with autocommit=True, where it cannot "
+            "commit: leave that out of connect_args"
+        )
+    return not driver.in_transaction
 
 
 def _check_open(handle: Any, what: str) -> None:

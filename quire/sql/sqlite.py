@@ -33,10 +33,10 @@ class SqliteDatabase:
             connection.execute("SAVEPOINT quire")
             yield connection
             _release(connection, what)
-            connection.commit()
+            connection.execute("COMMIT")  # with autocommit=True `commit()` does nothing
         except BaseException:
             if connection.in_transaction:
-                connection.rollback()
+                connection.execute("ROLLBACK")
             raise
 
     def dialect(self, handle: sqlite3.Connection) -> str:

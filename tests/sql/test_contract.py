@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -21,6 +22,7 @@ from quire.log.records.position import Position
 from quire.sql import AsyncTarget, Move, Place, Target
 from quire.sql.adapters import async_target, target
 from quire.sql.places import TABLE
+from quire.sql.sqlalchemy import is_to_begin
 from tests.sql.memory_target import MemoryDatabase, MemoryTarget
 from tests.support.postgres import Postgres
 
@@ -300,13 +302,53 @@ async def test_a_failed_statement_that_was_caught_is_an_error(subject: Subject) 
     assert subject.rows() == ["a"]
 
 
-@pytest.mark.parametrize("subject", POSTGRES, indirect=True)
+@pytest.mark.parametrize("subject", NAMES[1:], indirect=True)
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
 async def test_a_transaction_that_sql_ended_is_an_error(subject: Subject, end: str) -> None:
     one = await subject.open()
     await one.prepare()
     with pytest.raises((TransactionEndedError, psycopg.Error)):
         await run_and_write(one, end)
+
+
+class CommitsByItself(sqlite3.Connection):
+    """As a connection of Python 3.12 with autocommit=True: these calls do nothing."""
+
+    def commit(self) -> None:
+        pass
+
+    def rollback(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("kind", ["connection", "engine", "sessions"])
+async def test_a_driver_that_commits_by_itself_has_transactions(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "effects.db"
+    subject = in_sqlite("sqlite", file)
+    if kind == "connection":
+        source: Any = sqlite3.connect(file, isolation_level=None, factory=CommitsByItself)
+    else:
+        source = create_engine(f"sqlite:///{file}", connect_args={"isolation_level": None})
+    one = Asynchronous(target(sessionmaker(source) if kind == "sessions" else source, TABLE))
+    await one.prepare()
+    with pytest.raises(ZeroDivisionError):
+        await write_and_raise(one, BEGIN, ZeroDivisionError())
+    assert await one.load("billing", "orders") is None
+    async with one.transaction(BEGIN) as handle:
+        await write(handle, "a")
+    assert await one.load("billing", "orders") == FIRST
+    assert subject.rows() == ["a"]
+    if kind == "connection":
+        source.close()
+    else:
+        source.dispose()
+
+
+async def test_an_engine_that_cannot_commit_is_refused() -> None:
+    """SQLAlchemy's commit does nothing in a connection of Python 3.12 with autocommit=True."""
+    with pytest.raises(ConfigurationError, match="autocommit=True, where it cannot commit"):
+        is_to_begin(SimpleNamespace(autocommit=True, in_transaction=False))
+    assert is_to_begin(SimpleNamespace(autocommit=-1, in_transaction=False))
 
 
 @pytest.mark.parametrize("options", [{"isolation_level": "AUTOCOMMIT"}, {}], ids=["made", "later"])
