@@ -16,7 +16,7 @@ number, and the log keeps them once.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -33,8 +33,18 @@ BYTES_MAX: Final = 512 * 1024
 ROW_BYTES: Final = 64
 """The cost of a row besides its payload, so that empty rows are bounded as well."""
 
+TRIMMED: Final = -1
+"""The `log_offset` of a row whose record was trimmed before its offset was noted."""
+
 _LOCK_CLASS: Final = 0x71756972 << 32
 """The upper half of the key of the lock in PostgreSQL ("quir"); the lower half is the table's."""
+
+SEQUENCE_MAX: Final = 2**63 - 1
+
+_UNSENT: Final = (
+    "WHERE log = :log AND sequence > :after AND sequence <= :upto AND log_offset IS NULL "
+    "ORDER BY sequence LIMIT :count"
+)
 
 
 class Row(NamedTuple):
@@ -53,17 +63,28 @@ class Row(NamedTuple):
             if not isinstance(headers, dict):
                 raise ValueError("headers are not a JSON object")
             pairs = {name: _header(value) for name, value in headers.items()}
-            key = None if self.key is None else bytes(self.key)
-            return NewRecord(
-                bytes(self.payload), key=key, headers=pairs, event_time=self.event_time_ms
-            )
-        except (ValueError, TypeError, QuireError) as error:
+            key = None if self.key is None else _bytes("key", self.key)
+            payload = _bytes("payload", self.payload)
+            return NewRecord(payload, key=key, headers=pairs, event_time=self.event_time_ms)
+        except (ValueError, TypeError, RecursionError, QuireError) as error:
             raise OutboxRowError(self.sequence, str(error)) from error
 
     @property
     def cost(self) -> int:
         """The bytes that count for `BYTES_MAX`."""
-        return len(self.payload) + len(self.key or b"") + len(self.headers or "") + ROW_BYTES
+        return ROW_BYTES + sum(map(_size, (self.payload, self.key, self.headers)))
+
+
+def _bytes(column: str, value: object) -> bytes:
+    """Return the bytes of a cell: SQLite keeps values of any type in a column."""
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(f"column {column} has {type(value).__name__}, not bytes")
+    return bytes(value)
+
+
+def _size(value: object) -> int:
+    """Return the length of a cell; 0 without one."""
+    return len(value) if isinstance(value, Sized) else 0
 
 
 def _header(value: object) -> bytes | None:
@@ -72,6 +93,17 @@ def _header(value: object) -> bytes | None:
     if not isinstance(value, str):
         raise ValueError(f"header value {value!r} is not text: write it as a JSON string")
     return value.encode()
+
+
+def last_fitting(sizes: Sequence[Sequence[int]]) -> int | None:
+    """Return the last sequence of the next append, by the sizes of rows; None without rows."""
+    total, last = 0, None
+    for sequence, size in sizes:
+        total += size + ROW_BYTES
+        if total > BYTES_MAX and last is not None:
+            break
+        last = sequence
+    return last
 
 
 def first_of(rows: Sequence[Row]) -> Sequence[Row]:
@@ -199,26 +231,39 @@ class OutboxStatements:
     )
 
     @property
+    def sizes(self) -> str:
+        """The query for sequences and sizes of rows after one sequence: a thousand large payloads
+        would not fit in memory.
+        """
+        return (
+            "SELECT sequence, length(payload) + coalesce(length(key), 0) "
+            f"+ coalesce(length(headers), 0) FROM {self.table} {_UNSENT}"
+        )
+
+    @property
     def rows(self) -> str:
         """The query for rows after one sequence and up to another."""
-        return (
-            f"SELECT sequence, payload, key, headers, event_time_ms FROM {self.table} "
-            "WHERE log = :log AND sequence > :after AND sequence <= :upto "
-            "AND log_offset IS NULL "
-            "ORDER BY sequence LIMIT :count"
-        )
+        return f"SELECT sequence, payload, key, headers, event_time_ms FROM {self.table} {_UNSENT}"
 
     def strays(self, *, mark: bool) -> str:
         """Return the query for a row that no relay would send: it has no sequence, or one that was
         sent before.
 
-        A relay that marks rows keeps those that it sent. There a sequence that was set back cannot
-        be drawn again: sequences are unique.
+        A relay that marks rows keeps those that it sent, and to look at all of them takes long.
+        Numbers that are kept are not drawn again. So numbers after a setback are mostly below
+        those that are kept, and the first row tells.
         """
-        before = "" if mark else " OR sequence <= :sent"
+        unsent = "log = :log AND log_offset IS NULL"
+        if not mark:
+            return (
+                f"SELECT id, sequence FROM {self.table} WHERE {unsent} "
+                "AND (sequence IS NULL OR sequence <= :sent) LIMIT 1"
+            )
         return (
-            f"SELECT id, sequence FROM {self.table} WHERE log = :log AND log_offset IS NULL "
-            f"AND (sequence IS NULL{before}) LIMIT 1"
+            "SELECT id, sequence FROM (SELECT id, sequence, log_offset "
+            f"FROM {self.table} WHERE log = :log AND sequence IS NOT NULL ORDER BY sequence LIMIT 1"
+            ") AS lowest WHERE log_offset IS NULL AND sequence <= :sent UNION ALL "
+            f"SELECT id, sequence FROM {self.table} WHERE {unsent} AND sequence IS NULL LIMIT 1"
         )
 
     def step(self, dialect: str) -> str:
@@ -252,6 +297,3 @@ class OutboxStatements:
         if sent is not None:
             keys |= {"producer": sent.producer, "sent": sent.sent, "sending": sent.sending}
         return keys
-
-
-SEQUENCE_MAX: Final = 2**63 - 1

@@ -26,16 +26,18 @@ HOLD_SECONDS: Final = 60.0
 middle of one keeps its successor no longer than that.
 """
 
-_NAME: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*")
+_NAME: Final = re.compile(r"([a-z_][a-z0-9_]*\.)?[a-z_][a-z0-9_]*")
 _PARAMETER: Final = re.compile(r"(?<!:):([a-z_]+)")
 
 
 def check_table(name: str) -> str:
-    """Return a table's name. Raises `ConfigurationError` if it would need quotes."""
+    """Return a table's name. Raises `ConfigurationError` if it would need quotes: SQLAlchemy and
+    Django quote a name with capitals, and PostgreSQL has another table without the quotes.
+    """
     if not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"{name!r} is not a table's name: give letters, digits and _, after a schema and a dot "
-            "if it needs one"
+            f"{name!r} is not a table's name: give lower-case letters, digits and _, after a "
+            "schema and a dot if it needs one"
         )
     return name
 

@@ -18,6 +18,7 @@ from quire.client import SESSION_SECONDS, Client
 from quire.errors import (
     ConfigurationError,
     LogReplacedError,
+    OutboxRowError,
     OutboxSkippedError,
     PositionMovedError,
     PositionTrimmedError,
@@ -29,7 +30,16 @@ from quire.log.records.producers import ProducerSequence
 from quire.sql.adapters import async_database
 from quire.sql.database import AsyncDatabase
 from quire.sql.job import BACKOFF, SUPERSEDED, log_
-from quire.sql.outbox import SEQUENCE_MAX, TABLE, OutboxStatements, Row, Sent, first_of
+from quire.sql.outbox import (
+    SEQUENCE_MAX,
+    TABLE,
+    TRIMMED,
+    OutboxStatements,
+    Row,
+    Sent,
+    first_of,
+    last_fitting,
+)
 
 POLL_SECONDS: Final = 0.2
 """How often an empty outbox is looked at by default: one short query."""
@@ -99,14 +109,14 @@ async def relay(
         any crash of the relay, the application or the database, with the limits that
         docs/how-to/outbox.md names.
     """
-    if records < 1 or not seconds > 0:
-        raise ConfigurationError(
-            f"a relay appends {records} rows every {seconds} s: both must be positive"
-        )
     database = async_database(connection)
-    outbox = OutboxTable(database, OutboxStatements(table), log, mark=mark, records=records)
-    pauses, total = BACKOFF.pauses(), 0
     try:
+        if records < 1 or not seconds > 0:
+            raise ConfigurationError(
+                f"a relay appends {records} rows every {seconds} s: both must be positive"
+            )
+        outbox = OutboxTable(database, OutboxStatements(table), log, mark=mark, records=records)
+        pauses, total = BACKOFF.pauses(), 0
         while True:
             try:
                 await outbox.prepare()
@@ -198,7 +208,7 @@ class OutboxTable:
             if sent.log_id != log_id:
                 raise LogReplacedError(self._log)
             strays = self._statements.strays(mark=self._mark)
-            span = {"log": self._log} if self._mark else {"log": self._log, "sent": sent.sent}
+            span = {"log": self._log, "sent": sent.sent}
             stray = (await self._database.execute(handle, strays, span)).first
             if stray is not None:
                 row, sequence = stray
@@ -212,6 +222,15 @@ class OutboxTable:
         async with self._database.begin("quire") as handle:
             return await self._rows(handle, sent.sent, sent.sending, PENDING_MAX)
 
+    async def _next(self, handle: Any, after: int) -> Sequence[Row]:
+        """Return the rows of the next append."""
+        given = {"log": self._log, "after": after, "upto": SEQUENCE_MAX, "count": self._records}
+        sizes = (await self._database.execute(handle, self._statements.sizes, given)).rows
+        upto = last_fitting(sizes)
+        if upto is None:
+            return ()
+        return first_of(await self._rows(handle, after, upto, self._records))
+
     async def _rows(self, handle: Any, after: int, upto: int, count: int) -> Sequence[Row]:
         parameters = {"log": self._log, "after": after, "upto": upto, "count": count}
         found = await self._database.execute(handle, self._statements.rows, parameters)
@@ -222,12 +241,18 @@ class OutboxTable:
     ) -> tuple[Sent, Sequence[Row]]:
         """Note that rows are in the log, and choose the next ones, in one transaction.
 
-        Raises `PositionMovedError` if another relay did so, `OutboxRowError`.
+        Raises `PositionMovedError` if another relay did so, and `OutboxRowError` once the rows are
+        noted.
         """
         execute, statements = self._database.execute, self._statements
+        invalid: OutboxRowError | None = None
         async with self._database.begin("quire") as handle:
-            found = await self._rows(handle, sent.sending, SEQUENCE_MAX, self._records)
-            chosen = first_of(found)
+            try:
+                chosen = await self._next(handle, sent.sending)
+            except OutboxRowError as error:
+                if not sent.is_pending:
+                    raise
+                chosen, invalid = (), error
             sending = chosen[-1].sequence if chosen else sent.sending
             following = replace(sent, sent=sent.sending, sending=sending)
             if following == sent:
@@ -243,11 +268,21 @@ class OutboxTable:
                 now = (await execute(handle, statements.load, keys)).first
                 at = "an unknown place" if now is None else str(Sent(*now))
                 raise PositionMovedError("relay", self._log, str(sent), at)
-            if self._mark:
-                for row, place in zip(rows, places, strict=False):
-                    noted = {"log_offset": place.offset, "sequence": row.sequence}
-                    await execute(handle, statements.mark, noted)
-            elif sent.is_pending:
-                span = {"log": self._log, "after": sent.sent, "upto": sent.sending}
-                await execute(handle, statements.delete, span)
+            await self._clear(handle, sent, rows, places)
+        if invalid is not None:
+            raise invalid
         return following, chosen
+
+    async def _clear(
+        self, handle: Any, sent: Sent, rows: Sequence[Row], places: Sequence[Appended]
+    ) -> None:
+        """Mark or delete rows that are in the log."""
+        execute, statements = self._database.execute, self._statements
+        if self._mark:
+            offsets = [place.offset for place in places] or [TRIMMED] * len(rows)
+            for row, offset in zip(rows, offsets, strict=True):
+                noted = {"log_offset": offset, "sequence": row.sequence}
+                await execute(handle, statements.mark, noted)
+        elif sent.is_pending:
+            span = {"log": self._log, "after": sent.sent, "upto": sent.sending}
+            await execute(handle, statements.delete, span)

@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 import quire.sql
 import quire.sync.sql
 from quire.errors import (
+    ConfigurationError,
     LogReplacedError,
     OutboxRowError,
     OutboxSkippedError,
@@ -28,7 +29,7 @@ from quire.log.records.position import Record
 from quire.sql.adapters import async_database
 from quire.sql.database import Database
 from quire.sql.models import outbox_table
-from quire.sql.outbox import BYTES_MAX, OutboxStatements, Row, Sent, first_of
+from quire.sql.outbox import BYTES_MAX, TRIMMED, OutboxStatements, Row, Sent, first_of
 from quire.sql.places import pyformat
 from quire.sql.relaying import OutboxTable
 from quire.sql.threaded import ThreadedDatabase
@@ -183,6 +184,20 @@ def test_rows_from_before_the_trigger_are_relayed_in_order_of_their_ids(
     engine.dispose()
 
 
+@pytest.fixture
+def outbox(client: SyncClient, tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """A database in SQLite whose outbox is there and empty."""
+    with closing(sqlite3.connect(tmp_path / "outbox.db", check_same_thread=False)) as made:
+        drain(client, made, mark=True)
+        yield made
+
+
+def insert_rows(outbox: sqlite3.Connection, *payloads: bytes) -> None:
+    rows = [(LOG, each) for each in payloads]
+    outbox.executemany("INSERT INTO quire_outbox (log, payload) VALUES (?, ?)", rows)
+    outbox.commit()
+
+
 def test_an_outbox_in_sqlite(client: SyncClient, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db", check_same_thread=False)) as rows:
         drain(client, rows)
@@ -191,6 +206,22 @@ def test_an_outbox_in_sqlite(client: SyncClient, tmp_path: Path) -> None:
             rows.commit()
             assert drain(client, rows) == 1  # an emptied table gives no number twice
     assert payloads(client) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"payload": 5}, "column payload has int, not bytes"),
+        ({"payload": "text"}, "column payload has str, not bytes"),
+        ({"key": 5}, "column key has int, not bytes"),
+        ({"headers": "[" * 100_000}, "recursion"),
+    ],
+)
+def test_a_cell_of_another_type_is_told(wrong: dict[str, Any], why: str) -> None:
+    """SQLite keeps a value of any type in a column."""
+    given = Row(7, b"", None, None, None)._replace(**wrong)
+    with pytest.raises(OutboxRowError, match=rf"row of sequence 7 .*{why}"):
+        first_of([given])
 
 
 def test_an_invalid_row_stops_the_relay_after_the_rows_before(client: SyncClient, dsn: str) -> None:
@@ -202,27 +233,99 @@ def test_an_invalid_row_stops_the_relay_after_the_rows_before(client: SyncClient
         with pytest.raises(OutboxRowError, match=r"headers are not a JSON object.* delete the row"):
             drain(client, lambda: psycopg.connect(dsn))
         assert payloads(client) == [b"good"]
+        kept = application.execute("SELECT payload FROM quire_outbox ORDER BY id").fetchall()
+        assert kept == [(b"",), (b"later",)], "rows that are in the log are deleted"
         application.execute("DELETE FROM quire_outbox WHERE headers IS NOT NULL")
         drain(client, lambda: psycopg.connect(dsn))
     assert payloads(client) == [b"good", b"later"]
 
 
-@pytest.mark.parametrize("mark", [False, True])
-def test_a_row_that_would_never_be_sent_is_told(client: SyncClient, dsn: str, mark: bool) -> None:
+@pytest.mark.parametrize(("mark", "numbered"), [(False, True), (True, True), (True, False)])
+def test_a_row_that_would_never_be_sent_is_told(
+    client: SyncClient, dsn: str, mark: bool, numbered: bool
+) -> None:
     with psycopg.connect(dsn, autocommit=True) as application:
         application.execute(INSERT, (LOG, b"sent"))
         assert drain(client, lambda: psycopg.connect(dsn), mark=mark) == 1
         assert drain(client, lambda: psycopg.connect(dsn), mark=mark) == 0
         application.execute("TRUNCATE quire_outbox RESTART IDENTITY")
-        if mark:
+        if not numbered:
             application.execute("ALTER TABLE quire_outbox DISABLE TRIGGER ALL")
         application.execute(INSERT, (LOG, b"skipped"))
         application.execute(INSERT, ("other", b"not ours"))
-        why = "row 1 of quire_outbox has no sequence" if mark else "sequence 2, and those up to 2"
+        why = "sequence 2, and those up to 2" if numbered else "row 1 of quire_outbox has no seq"
         with pytest.raises(OutboxSkippedError, match=why):
             drain(client, lambda: psycopg.connect(dsn), mark=mark)
         application.execute("DELETE FROM quire_outbox")
         assert drain(client, lambda: psycopg.connect(dsn), mark=mark) == 0
+
+
+def test_rows_whose_records_were_trimmed_are_marked(
+    client: SyncClient, outbox: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else they look unsent: a relay that begins anew would send them again."""
+    real = quire.sql.relaying.append
+
+    async def dies(*given: Any) -> Any:
+        places = await real(*given)
+        if places:
+            raise ZeroDivisionError
+        return places
+
+    insert_rows(outbox, b"a", b"b")
+    with monkeypatch.context() as patch:
+        patch.setattr(quire.sql.relaying, "append", dies)
+        with pytest.raises(ZeroDivisionError):
+            drain(client, outbox, mark=True)
+    with client.open_log(LOG) as log:
+        log.append(b"later")
+    client.trim_log(LOG, 2)
+    assert drain(client, outbox, mark=True) == 2
+    marked = outbox.execute("SELECT log_offset FROM quire_outbox").fetchall()
+    assert marked == [(TRIMMED,), (TRIMMED,)]
+    outbox.execute("DELETE FROM quire_relays")
+    outbox.commit()
+    assert drain(client, outbox, mark=True) == 0
+
+
+def test_large_rows_are_not_fetched_before_their_turn(
+    client: SyncClient, outbox: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = OutboxTable._rows
+    fetched: list[int] = []
+
+    async def noted(*given: Any) -> Any:
+        rows = await real(*given)
+        fetched.append(sum(len(each.payload) for each in rows))
+        return rows
+
+    monkeypatch.setattr(OutboxTable, "_rows", noted)
+    large = [bytes([number]) * (BYTES_MAX // 3) for number in range(8)]
+    insert_rows(outbox, *large)
+    assert drain(client, outbox) == 8
+    assert payloads(client) == large
+    assert 0 < max(fetched) <= BYTES_MAX
+
+
+def test_a_table_that_would_need_quotes_is_refused() -> None:
+    """SQLAlchemy would quote the name: in PostgreSQL the relay would read another table."""
+    with pytest.raises(ConfigurationError, match="'Outbox' is not a table's name: give lower-case"):
+        outbox_table(MetaData(), "Outbox")
+
+
+def test_a_connection_that_a_relay_made_is_closed_after_a_wrong_argument(
+    client: SyncClient, dsn: str
+) -> None:
+    made: list[psycopg.Connection[Any]] = []
+
+    def connect() -> psycopg.Connection[Any]:
+        made.append(psycopg.connect(dsn))
+        return made[-1]
+
+    for wrong in ({"records": 0}, {"table": "a-b"}):
+        with pytest.raises(ConfigurationError):
+            drain(client, connect, **wrong)
+    assert [each.closed for each in made] == [True, True]
 
 
 class SlowDatabase:
