@@ -19,8 +19,9 @@ a lost connection, a lease is over, the store's own connection begins again with
 same holds for a session that every server rejects, because ZooKeeper was restored from an older
 copy.
 
-A *lease* (`expires=True`) is over permanently once its session is; it also ends itself when it was
-disconnected for its whole timeout: its owner can know no better. The first look after a SIGSTOP
+A *lease* (`expires=True`) is over permanently once its session is; a lost connection also ends it
+when the server was not heard of for the whole timeout: the server may have ended it by then. kazoo
+notices a loss late, so the time counts from the last answer. The first look after a SIGSTOP
 that was longer says so too, before any thread has had the time to notice.
 """
 
@@ -351,7 +352,8 @@ class ZooKeeperConnection:
         if self._expires and state == KazooState.LOST and detail != KeeperState.CLOSED:
             self._end()  # a dying thread says "closed": its end, and the reason, comes next
         elif self._expires and state == KazooState.SUSPENDED:
-            self._alarm = self._loop.call_later(self.granted, self._end)
+            left = self.granted - seconds_of_silence(client)
+            self._alarm = self._loop.call_later(min(max(left, 0.0), self.granted), self._end)
         self._wake()
 
     def _end(self) -> None:
