@@ -466,6 +466,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "quire.metastore.sqlite",
         "quire.metastore.sqlite_file",
         "quire.metastore.zookeeper_client",
+        "quire.metastore.zookeeper_probe",
         "quire.cluster.zookeeper.server",
         "quire.repair.directory",
         "quire.aio.retry",

@@ -1,22 +1,26 @@
 """Asking a ZooKeeper server how it is, without a session.
 
 The question is the four-letter word `srvr`, which every server answers unless told not to, and in
-full only when it takes requests (`ruok` is answered too early). Calls block for PROBE_SECONDS at
-most; from an event loop make them in a thread.
+full only when it takes requests (`ruok` is answered too early). Calls block for PROBE_SECONDS to
+connect and as long again to read, whatever answers there; from an event loop make them in a thread.
 """
 
 from __future__ import annotations
 
 import re
 import socket
+import time
 from dataclasses import dataclass
 from typing import Final
 
 PROBE_SECONDS: Final = 1.0
 
+ANSWER_BYTES_MAX: Final = 64 * 1024
+"""A status has some hundred bytes. Another program at the port may send without end."""
+
 _VERSION: Final = re.compile(r"^Zookeeper version: ([0-9.]+)", re.MULTILINE)
 _MODE: Final = re.compile(r"^Mode: (\S+)", re.MULTILINE)
-_RECORDS: Final = re.compile(r"^Node count: (\d+)", re.MULTILINE)
+_RECORDS: Final = re.compile(r"^Node count: (\d{1,18})\b", re.MULTILINE)
 _ZXID: Final = re.compile(r"^Zxid: 0x([0-9a-f]+)", re.MULTILINE)
 
 
@@ -44,11 +48,8 @@ def probe(host: str, port: int, seconds: float = PROBE_SECONDS) -> ServerStatus 
     """Return the status of a server; None when it does not serve, or does not say."""
     try:
         with socket.create_connection((host, port), seconds) as connection:
-            connection.settimeout(seconds)
             connection.sendall(b"srvr")
-            said = bytearray()
-            while data := connection.recv(4096):
-                said += data
+            said = _read_all(connection, time.monotonic() + seconds)
     except OSError:
         return None
     text = said.decode(errors="replace")
@@ -57,3 +58,15 @@ def probe(host: str, port: int, seconds: float = PROBE_SECONDS) -> ServerStatus 
         return None
     version, mode, records, zxid = (each[1] for each in found if each)
     return ServerStatus(version.rstrip("."), mode, int(records), int(zxid, 16))
+
+
+def _read_all(connection: socket.socket, deadline: float) -> bytes:
+    """Return what comes until the end. Raises `OSError` when it is too late or too much."""
+    said = bytearray()
+    while (left := deadline - time.monotonic()) > 0 and len(said) <= ANSWER_BYTES_MAX:
+        connection.settimeout(left)
+        data = connection.recv(4096)
+        if not data:
+            return bytes(said)
+        said += data
+    raise TimeoutError("too late or too long for the status of a server")
