@@ -101,7 +101,7 @@ class RecordFormat:
             )
         try:
             return DecodedRecord(version, *split(body, self.fields))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CorruptRecordError(path, f"it cannot be written back: {error}") from error
 
 
@@ -155,7 +155,7 @@ def decode_record(path: str, kind: str, data: bytes) -> tuple[int, dict[str, Any
         raise CorruptRecordError(path, "checksum does not match")
     try:
         body = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # as 100,000 brackets, with a valid checksum
         raise CorruptRecordError(path, f"is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise CorruptRecordError(path, "is not a JSON object")

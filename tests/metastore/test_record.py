@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import google_crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,3 +78,12 @@ def test_a_field_that_was_encoded_before_has_the_same_bytes(ready: set[str]) -> 
     given = {name: encode_value(body[name]) if name in ready else body[name] for name in body}
     assert encode_record("log", 1, given) == encode_record("log", 1, body)
     assert encode_record("log", 1, {}).endswith(b"\n{}")
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000])
+def test_a_record_that_is_nested_too_deeply_is_corrupt(text: str) -> None:
+    header = encode_record("thing", 1, {}).split(b" crc32c=")[0]
+    checksum = google_crc32c.value(header + b"\n" + text.encode())
+    record = b"%b crc32c=%08x\n%b" % (header, checksum, text.encode())
+    with pytest.raises(CorruptRecordError, match=f"{PATH}.*is not JSON"):
+        decode_record(PATH, "thing", record)
