@@ -6,7 +6,9 @@ cluster's record says that the incarnation is adopted: bookies serve, and ids ar
 then. Cut short, it is repeated; the counter is lifted once more, which costs ids and nothing else.
 
 The margin is drawn at random. One backup may be put back twice, and nothing in the second store
-tells of the first: an equal margin would give the same ids out again.
+tells of the first: an equal margin would give the same ids out again. So is the incarnation of a
+store that was put back without a restore, as from a snapshot of a disk: an equal one would begin
+the same epochs again.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Final, NamedTuple
 from quire.entry import LedgerId
 from quire.errors import ConfigurationError, InvalidRequestError, NoSuchNodeError
 from quire.ledger.ids import Counter, decode_counter, encode_counter
-from quire.metadata.restore import MARKER
+from quire.metadata.restore import INCARNATIONS_SKIPPED_MAX, MARKER
 from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, LEDGER_ID_MAX, LEDGER_IDS, LEDGERS, parse_ledger
 from quire.metastore.store import MetadataStore
@@ -49,7 +51,8 @@ async def adopt(
         store: the store, with its cluster and ledgers as they are to be believed.
         at_least: an id above all that bookies hold, where more than a million ledgers were made
             since the backup.
-        rng: draws the margin; by default from the system's entropy.
+        rng: draws the margin, and the incarnation that is begun; by default from the system's
+            entropy.
 
     Returns:
         The incarnation, and the first id that is given out.
@@ -69,12 +72,14 @@ async def adopt(
     cluster = Cluster.decode(record.value)
     counter, version = await _counter(store)
     known = max(counter.following, at_least, await _highest(store) + 1)
-    first = known + MARGIN * (rng or random.SystemRandom()).randint(1, MARGINS_MAX)
+    drawing = rng or random.SystemRandom()
+    first = known + MARGIN * drawing.randint(1, MARGINS_MAX)
     if version is None:
         await store.create(LEDGER_IDS, encode_counter(first))
     else:
         await store.put(LEDGER_IDS, encode_counter(first, unknown=counter.unknown), version)
-    incarnation = cluster.incarnation + (1 if cluster.adopted else 0)
+    skipped = drawing.randint(1, INCARNATIONS_SKIPPED_MAX) if cluster.adopted else 0
+    incarnation = cluster.incarnation + skipped
     adopted = replace(cluster, incarnation=incarnation, adopted=True, counted=True)
     await store.put(CLUSTER, adopted.encode(), record.version)
     return Adopted(incarnation, first)

@@ -126,8 +126,8 @@ class Level:
 
 EPOCH_BITS: Final = 24
 """Epochs of one incarnation, of an election or a log: sixteen million, one a second for half a
-year. A restore draws its incarnation below 2^32 above the one before, so a hundred restores leave
-an epoch in 63 bits."""
+year. A restore draws its incarnation below 2^32 above the one before, and so does an adoption
+without a restore; a hundred of them leave an epoch in 63 bits."""
 
 
 def epoch_floor(incarnation: int) -> int:

@@ -13,7 +13,7 @@ from quire.errors import StoreWentBackError
 from quire.metadata.adopt import adopt
 from quire.metadata.backup import back_up
 from quire.metadata.restore import MARKER, restore
-from quire.metastore.cluster import Cluster
+from quire.metastore.cluster import Cluster, epoch_floor
 from quire.metastore.layout import CLUSTER
 from quire.metastore.memory import MemoryStore
 
@@ -48,6 +48,22 @@ def test_no_epoch_comes_again_after_a_restore(tmp_path: Path) -> None:
         assert min(seen[3:]) > 3
         await adopt(new)  # a store that was put back by other means
         assert await lead_once(new) > max(seen[3:5])
+
+    asyncio.run(main())
+
+
+def test_no_epoch_comes_again_when_a_snapshot_is_put_back_twice() -> None:
+    """A snapshot of a disk begins no incarnation: its adoption does, and knows of no other."""
+
+    async def main() -> None:
+        seen = []
+        for _ in range(2):
+            store = MemoryStore()
+            await store.create(CLUSTER, Cluster("c", incarnation=5).encode())
+            await adopt(store)
+            seen += [await lead_once(store) for _ in range(2)]
+        assert len(set(seen)) == len(seen)
+        assert min(seen) > epoch_floor(5)
 
     asyncio.run(main())
 

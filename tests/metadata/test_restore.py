@@ -186,7 +186,7 @@ def test_an_adopted_store_gives_out_ids_far_above(tmp_path: Path) -> None:
         assert await read_cluster(new) == Cluster("c", begun, True, counted=True)
         far = 1 << 60
         assert (await adopt(new, at_least=far)).first_id >= far + MARGIN
-        assert (await read_cluster(new)).incarnation == begun + 1, "a second adoption is another"
+        assert (await read_cluster(new)).incarnation > begun, "a second adoption is another"
 
     asyncio.run(main())
 
