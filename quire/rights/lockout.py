@@ -32,10 +32,12 @@ def administrators(table: RightsTable) -> list[str]:
 
 def _includes(pattern: str, other: str) -> bool:
     """Return whether `pattern` names each peer that `other` names."""
-    if pattern == other:
-        return True
-    if ANONYMOUS.name in (pattern, other) or not pattern.endswith(EVERY_PEER):
-        return False
+    if ANONYMOUS.name in (pattern, other):
+        return pattern == other
+    if ":" not in other:  # a DNS name, in any case
+        pattern, other = pattern.lower(), other.lower()
+    if not pattern.endswith(EVERY_PEER):
+        return pattern == other
     return other.startswith(pattern[: -len(EVERY_PEER)])
 
 

@@ -6,7 +6,7 @@ A rule names identities, a role, how far it reaches, and whether it allows or de
 
     anonymous            peers without a certificate, and they alone
     quire://client/a     the peer with this URI in its certificate; a name without a colon is a DNS
-                         name
+                         name, in any case
     quire://bookie/*     each known peer with a name that begins so
     *                    each known peer
 
@@ -100,12 +100,16 @@ class AccessRule:
         """Return whether the rule is about an identity."""
         if not identity.is_known:
             return self.identity == ANONYMOUS.name
-        if not self.identity.endswith(EVERY_PEER):
-            is_alike = identity.kind is _kind(self.identity) and self.identity != ANONYMOUS.name
-            return is_alike and identity.name == self.identity
-        prefix = self.identity[: -len(EVERY_PEER)]
+        named, name = self.identity, identity.name
+        if identity.kind is IdentityKind.DNS:
+            # Authorities compare DNS names without case, and sign the spelling that was asked for.
+            named, name = named.lower(), name.lower()
+        if not named.endswith(EVERY_PEER):
+            is_alike = identity.kind is _kind(named) and self.identity != ANONYMOUS.name
+            return is_alike and name == named
+        prefix = named[: -len(EVERY_PEER)]
         is_alike = ":" not in prefix or identity.kind is IdentityKind.URI
-        return is_alike and identity.name.startswith(prefix)
+        return is_alike and name.startswith(prefix)
 
     def row(self) -> dict[str, Any]:
         """Return the rule as the record holds it."""

@@ -156,6 +156,19 @@ def test_a_name_of_another_kind_is_another_peer(disguised: Identity) -> None:
     assert not may(disguised, Action.READ, CLUSTER, *rows)
 
 
+@pytest.mark.parametrize("denied", ["app.example", "App.Example", "app.*", "APP.*"])
+@pytest.mark.parametrize("shown", ["app.example", "APP.example"])
+def test_a_denial_of_a_dns_name_is_not_escaped_by_its_case(denied: str, shown: str) -> None:
+    """Authorities compare DNS names without case, and sign the spelling that was asked for."""
+    rows = [AccessRule("*", Role.ADMIN), AccessRule(denied, Role.READER, effect=Effect.DENY)]
+    assert not may(Identity(shown, IdentityKind.DNS), Action.READ, CLUSTER, *rows)
+
+
+@pytest.mark.parametrize("name", ["quire://client/App", "QUIRE://client/app"])
+def test_a_uri_in_another_case_is_another_peer(name: str) -> None:
+    assert not may(identity_named(name), Action.READ, CLUSTER, AccessRule(APP.name, Role.READER))
+
+
 def test_only_the_log_of_a_ledger_can_be_unknown() -> None:
     for scope in ({"log": "a", "is_log_known": False}, {"is_log_known": False}):
         with pytest.raises(InvalidRequestError):

@@ -101,6 +101,13 @@ def test_a_name_is_of_one_kind() -> None:
             [AccessRule("anonymous", Role.ADMIN), AccessRule("*", Role.ADMIN, effect=Effect.DENY)],
             ["anonymous"],
         ),
+        (
+            [
+                AccessRule("a.Example", Role.ADMIN),
+                AccessRule("A.example", Role.ADMIN, effect=Effect.DENY),
+            ],
+            [],
+        ),
     ],
 )
 def test_the_administrators_are_those_of_the_whole_cluster(
