@@ -89,7 +89,11 @@ class Complaints:
 
 
 class Listening(logging.LoggerAdapter[logging.Logger]):
-    """kazoo's logger; passes on what kazoo warns of, which is why it cannot connect."""
+    """kazoo's logger; passes on what kazoo warns of, which is why it cannot connect.
+
+    kazoo writes whole requests and answers: the password of `auth=digest`, and values of records.
+    They are named here, and not shown.
+    """
 
     def __init__(self, on_warning: Callable[[str], None]) -> None:
         super().__init__(LOG, {})
@@ -98,6 +102,18 @@ class Listening(logging.LoggerAdapter[logging.Logger]):
     def warning(self, msg: object, *arguments: object, **options: Any) -> None:
         self._on_warning(str(msg) % arguments if arguments else str(msg))
         super().warning(msg, *arguments, **options)
+
+    def log(self, level: int, msg: object, *arguments: object, **options: Any) -> None:
+        if self.isEnabledFor(level):
+            super().log(level, msg, *map(_named, arguments), **options)
+
+
+def _named(argument: object) -> object:
+    """Return what a log may show of an argument of kazoo's."""
+    if argument is None or isinstance(argument, str | int | float | BaseException):
+        return argument
+    path = getattr(argument, "path", "")
+    return f"{type(argument).__name__} {path}".strip()
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
