@@ -5,7 +5,8 @@ A few things are added to kazoo, all small:
 * a connection that is lost amid SASL counts as lost. kazoo takes it for a refusal, after which it
   never tries again; a server that refuses says so.
 * a short wait for a host that is gone without a word: the others are tried in time.
-* connecting by TLS, with the name checked, and nothing left open when that fails.
+* connecting by TLS, with the name checked, and nothing left open when that fails. Each connection
+  looks at the files: certificates are renewed while a process runs.
 * its owner hears when a thread ends, for how long the server granted the session, and how long ago
   the server answered.
 * its owner hears when no server will take the session again. A server hangs up on a client that has
@@ -35,6 +36,7 @@ from quire.extras import needed_for
 from quire.metastore.zookeeper_probe import probe
 from quire.metastore.zookeeper_requests import reason_of
 from quire.metastore.zookeeper_uri import Auth, ZooKeeperOptions
+from quire.tls_files import stamp_of
 
 HANDSHAKES_PER_TIMEOUT: Final = 3
 """A server that is starting may take a connection and never answer it; the session has to survive
@@ -120,6 +122,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def __init__(self, options: ZooKeeperOptions, hosts: str) -> None:
         super().__init__()
         self._hosts = len(hosts.split(","))
+        self._options = options
+        self._seen = stamp_of(options.files)
         self._context = _tls_context(options) if options.tls else None
         self.is_tls = options.tls
         self.on_end: Callable[[str], None] = lambda _: None
@@ -144,16 +148,29 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(self, *arguments: Any, **named: Any) -> socket.socket:
         """Connect. kazoo's own way leaves the socket open when a certificate is refused."""
         named["timeout"] = min(named["timeout"] / self._hosts, CONNECT_SECONDS_MAX)
-        if self._context is None:
+        context = self._newest_context()
+        if context is None:
             plain: socket.socket = super().create_connection(*arguments, **named)
             return plain
         plain = socket.create_connection(named["address"], named["timeout"])
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return self._context.wrap_socket(plain, server_hostname=named["hostname"].strip("[]"))
+            return context.wrap_socket(plain, server_hostname=named["hostname"].strip("[]"))
         except BaseException:
             plain.close()
             raise
+
+    def _newest_context(self) -> ssl.SSLContext | None:
+        """Return the context with the files of now; the one before if they cannot be used."""
+        seen = stamp_of(self._options.files)
+        if self.is_tls and seen != self._seen:
+            try:
+                self._context = _tls_context(self._options)
+            except ConfigurationError as error:
+                LOG.warning("files of TLS for ZooKeeper are not read again: %s", error)
+            else:
+                self._seen = seen
+        return self._context
 
 
 def make_client(
@@ -248,10 +265,10 @@ def _tls_context(options: ZooKeeperOptions) -> ssl.SSLContext:
     """Raises `ConfigurationError` when a certificate or key cannot be used."""
     try:
         context = ssl.create_default_context(cafile=options.ca)
-        if options.certificate:
+        if options.certificate and options.key:
             context.load_cert_chain(options.certificate, options.key)
     except OSError as error:
-        files = ", ".join(file for file in (options.ca, options.certificate, options.key) if file)
+        files = ", ".join(filter(None, options.files))
         raise ConfigurationError(f"{files}: no usable certificates and key: {error}") from error
     if not options.verify:
         context.check_hostname = False

@@ -95,6 +95,11 @@ class ZooKeeperOptions:
             )
 
     @property
+    def files(self) -> tuple[str | None, ...]:
+        """The files of TLS."""
+        return self.ca, self.certificate, self.key
+
+    @property
     def has_identity(self) -> bool:
         """Whether the servers can know us."""
         return bool(self.auth or self.certificate)

@@ -1,0 +1,77 @@
+"""The certificates of a client of Apache's bookies, while they are renewed."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from pathlib import Path
+
+import pytest
+
+from quire.bookkeeper.tls import ClientTls
+from quire.bookkeeper.uri import BookieTls
+from quire.errors import ConfigurationError
+from quire.wire.certificates import TlsOptions
+from quire.wire.identity import client_identity
+from tests.wire.certificates import Directory
+
+
+def serving_context(tls: TlsOptions) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tls.certificate, tls.key)
+    context.load_verify_locations(tls.ca)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def options_of(tls: TlsOptions) -> BookieTls:
+    certificate, key, ca = map(str, tls.files)
+    return BookieTls(ca, certificate, key, names=False)
+
+
+def spoil(tls: TlsOptions) -> None:
+    Path(tls.certificate).write_text("half of a f")
+
+
+def test_each_connection_shows_the_certificate_of_now(tmp_path: Path) -> None:
+    files = Directory(tmp_path)
+    mine = files.client("orders")
+    tls = ClientTls(options_of(mine))
+
+    async def main() -> None:
+        seen: asyncio.Queue[str] = asyncio.Queue()
+
+        async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            seen.put_nowait(writer.get_extra_info("peercert")["subjectAltName"][0][1])
+            writer.close()
+
+        context = serving_context(files.bookie())
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+        port = server.sockets[0].getsockname()[1]
+
+        async def shown() -> str:
+            loop = asyncio.get_running_loop()
+            plain, inner = await loop.create_connection(asyncio.Protocol, "127.0.0.1", port)
+            made = await tls.over(plain, inner, "127.0.0.1")
+            try:
+                return await seen.get()
+            finally:
+                made.close()
+
+        async with server:
+            assert await shown() == client_identity("orders").name
+            files.authority.client("renewed").write(tmp_path, "client-orders")
+            assert await shown() == client_identity("renewed").name
+            spoil(mine)
+            assert await shown() == client_identity("renewed").name
+            files.authority.client("again").write(tmp_path, "client-orders")
+            assert await shown() == client_identity("again").name
+
+    asyncio.run(main())
+
+
+def test_files_that_cannot_be_used_are_named_at_the_start(tmp_path: Path) -> None:
+    mine = Directory(tmp_path).client("orders")
+    spoil(mine)
+    with pytest.raises(ConfigurationError, match=r"client-orders\.pem"):
+        ClientTls(options_of(mine))
