@@ -48,7 +48,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "quire.steady": (),
     "quire.directory_lock": ("quire.errors",),
     "quire.private_files": (),
-    "quire.tls_files": (),
+    "quire.tls_files": ("quire.errors",),
     "quire.fields": (),
     "quire.entry": ("quire.errors",),
     "quire.run": ("quire.errors", "quire.entry"),

@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from functools import partial
 from typing import Final, cast
 
 from quire.bookkeeper.uri import BookieTls
 from quire.errors import ConfigurationError
-from quire.tls_files import stamp_of
+from quire.tls_files import refuse_password, stamp_of
 
 _log: Final = logging.getLogger(__name__)
 
@@ -65,7 +66,8 @@ def _context(options: BookieTls) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=options.ca)
         context.check_hostname = options.names
         if options.certificate is not None and options.key is not None:
-            context.load_cert_chain(options.certificate, options.key)
+            refuse = partial(refuse_password, options.key)
+            context.load_cert_chain(options.certificate, options.key, refuse)
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         reason = f"the certificates in {', '.join(_files(options))} cannot be used: {error}"
         raise ConfigurationError(reason) from error

@@ -24,6 +24,7 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from kazoo import exceptions as kazoo_errors
@@ -36,7 +37,7 @@ from quire.extras import needed_for
 from quire.metastore.zookeeper_probe import probe
 from quire.metastore.zookeeper_requests import reason_of
 from quire.metastore.zookeeper_uri import Auth, ZooKeeperOptions
-from quire.tls_files import stamp_of
+from quire.tls_files import refuse_password, stamp_of
 
 HANDSHAKES_PER_TIMEOUT: Final = 3
 """A server that is starting may take a connection and never answer it; the session has to survive
@@ -266,7 +267,8 @@ def _tls_context(options: ZooKeeperOptions) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=options.ca)
         if options.certificate and options.key:
-            context.load_cert_chain(options.certificate, options.key)
+            refuse = partial(refuse_password, options.key)
+            context.load_cert_chain(options.certificate, options.key, refuse)
     except OSError as error:
         files = ", ".join(filter(None, options.files))
         raise ConfigurationError(f"{files}: no usable certificates and key: {error}") from error

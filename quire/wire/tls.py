@@ -18,11 +18,13 @@ import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from quire.entry import BookieId
 from quire.errors import CertificateError, ConfigurationError
+from quire.tls_files import refuse_password
 from quire.wire.certificates import Certificates, day
 from quire.wire.identity import (
     ANONYMOUS,
@@ -303,7 +305,7 @@ def serving_context(certificate: Path, key: Path) -> ServingContext:
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(certificate, key)
+        context.load_cert_chain(certificate, key, partial(refuse_password, key))
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"certificate {certificate} with key {key} cannot be used: {error}"

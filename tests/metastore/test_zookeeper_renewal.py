@@ -11,7 +11,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
+from quire.errors import ConfigurationError
 from quire.metastore.zookeeper_client import Listening, make_client
 from quire.metastore.zookeeper_uri import ZooKeeperOptions
 from quire.wire.certificates import TlsOptions
@@ -69,3 +76,12 @@ def test_each_connection_shows_the_certificate_of_now(tmp_path: Path) -> None:
         assert shown() == client_identity("renewed").name
         files.authority.client("again").write(tmp_path, "client-orders")
         assert shown() == client_identity("again").name
+
+
+def test_a_key_with_a_password_is_refused_and_not_asked_for(tmp_path: Path) -> None:
+    mine = Directory(tmp_path).client("orders")
+    key = load_pem_private_key(Path(mine.key).read_bytes(), None)
+    password = BestAvailableEncryption(b"secret")
+    Path(mine.key).write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, password))
+    with pytest.raises(ConfigurationError, match=r"client-orders-key\.pem has a password"):
+        make_client("127.0.0.1:1", 1.0, options_of(mine), None, Listening(lambda _: None))

@@ -27,6 +27,7 @@ from quire.wire.certificates import (
 )
 from quire.wire.identity import client_identity, server_name
 from quire.wire.issuing import DAY, Authority
+from quire.wire.tls import serving_context
 from tests.wire.certificates import Directory, contexts
 
 
@@ -201,3 +202,9 @@ def test_an_authority_is_read_from_its_files(files: Directory, tmp_path: Path) -
 def test_a_name_that_cannot_be_in_a_certificate_is_refused(files: Directory) -> None:
     with pytest.raises(CertificateError, match="is not made"):
         files.authority.bookie("b1", hosts=["bücher.example"])
+
+
+def test_a_port_s_key_with_a_password_is_refused_and_not_asked_for(files: Directory) -> None:
+    options = locked(files.client("orders"))
+    with pytest.raises(ConfigurationError, match=r"client-orders-key\.pem has a password"):
+        serving_context(Path(options.certificate), Path(options.key))
