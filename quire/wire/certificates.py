@@ -212,7 +212,7 @@ def read_credentials(options: TlsOptions, now: float) -> Credentials:
             or names no identity.
     """
     certificate, key, ca = options.files
-    chain_pem, key_pem, ca_pem = read_file(certificate), _read_key(key), read_file(ca)
+    chain_pem, key_pem, ca_pem = read_file(certificate), read_key(key), read_file(ca)
     leaf = parse_certificates(certificate, chain_pem)[0]
     _check_key(certificate, key, leaf, key_pem)
     validity = _check_life(certificate, leaf, now)
@@ -251,7 +251,11 @@ def read_file(path: Path) -> bytes:
     return found
 
 
-def _read_key(path: Path) -> bytes:
+def read_key(path: Path) -> bytes:
+    """Return the contents of a file with a private key.
+
+    Raises `CertificateError`, also for a file that other users may read or its group may change.
+    """
     key = read_file(path)
     try:
         mode = stat.S_IMODE(path.stat().st_mode)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from quire.errors import CertificateError
 from quire.private_files import FILE_MODE, make_directories
-from quire.wire.certificates import parse_certificates, read_file
+from quire.wire.certificates import parse_certificates, read_file, read_key
 from quire.wire.identity import bookie_identity, client_identity, server_name
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Pair:
     """A certificate and its private key, both in PEM."""
 
     certificate: bytes
-    key: bytes
+    key: bytes = field(repr=False)
 
     def write(self, directory: Path, name: str) -> tuple[Path, Path]:
         """Write `<name>.pem` and `<name>-key.pem`, each as a whole, the key first.
@@ -65,9 +65,9 @@ class Pair:
                 (certificate, self.certificate, PUBLIC_MODE),
             ):
                 whole = path.with_name(f"{path.name}.{os.getpid()}.new")
-                with open(
-                    os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb"
-                ) as file:
+                whole.unlink(missing_ok=True)
+                # Never a file that is there: another user of the directory may have made it.
+                with open(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                     file.write(contents)
                 whole.replace(path)
         except OSError as error:
@@ -124,9 +124,11 @@ class Authority:
             directory: where they are.
 
         Raises:
-            CertificateError: they are missing, or not an authority's.
+            CertificateError: they are missing, or not an authority's, or other users can read the
+                key.
         """
-        return cls(Pair(*(read_file(directory / f"{CA}{end}.pem") for end in ("", "-key"))))
+        certificate, key = directory / f"{CA}.pem", directory / f"{CA}-key.pem"
+        return cls(Pair(read_file(certificate), read_key(key)))
 
     def bookie(
         self, bookie: str, hosts: Sequence[str] = (), seconds: float = CERTIFICATE_SECONDS

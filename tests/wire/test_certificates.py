@@ -204,6 +204,31 @@ def test_a_name_that_cannot_be_in_a_certificate_is_refused(files: Directory) -> 
         files.authority.bookie("b1", hosts=["bücher.example"])
 
 
+def test_a_pair_shows_no_key(files: Directory) -> None:
+    assert "PRIVATE" not in repr(files.authority.pair)
+
+
+def test_an_authority_s_key_that_others_can_read_is_refused(
+    files: Directory, tmp_path: Path
+) -> None:
+    _, key = files.authority.pair.write(tmp_path, "ca")
+    key.chmod(0o644)
+    with pytest.raises(CertificateError, match=r"ca-key\.pem is open to other users"):
+        Authority.load(tmp_path)
+
+
+def test_a_key_is_written_into_no_file_that_is_there(files: Directory, tmp_path: Path) -> None:
+    """Another user may have made it, in a directory that both may write to."""
+    planted = tmp_path / f"ca-key.pem.{os.getpid()}.new"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.touch(0o666)
+    planted.symlink_to(elsewhere)
+    _, key = files.authority.pair.write(tmp_path, "ca")
+    assert elsewhere.read_bytes() == b""
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert not key.is_symlink()
+
+
 def test_a_port_s_key_with_a_password_is_refused_and_not_asked_for(files: Directory) -> None:
     options = locked(files.client("orders"))
     with pytest.raises(ConfigurationError, match=r"client-orders-key\.pem has a password"):
