@@ -3,7 +3,8 @@
 Each file is checked when it is read, so that a wrong file is named by a sentence at the start, and
 not by an alert on some connection later. While a process runs, `Certificates` looks at the files
 again for each new connection. A file that was replaced by an unusable one changes nothing: the
-process keeps the files it has read, and says so once.
+process keeps the files it has read, and says so once. It tries the unusable file again now and
+then: a certificate that begins later becomes usable without a change of its file.
 
 Not here: contexts and handshakes (tls.py), and how test certificates are made (issuing.py).
 """
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quire.errors import CertificateError, ConfigurationError
+from quire.tls_files import Stamp, stamp_of
 from quire.wire.identity import AmbiguousIdentityError, Identity, identity_of
 
 if TYPE_CHECKING:
@@ -30,6 +32,11 @@ _log = logging.getLogger(__name__)
 
 FILE_BYTES_MAX: Final = 1024 * 1024
 """A bundle of all public authorities has a quarter of it."""
+
+RETRY_SECONDS: Final = 60.0
+"""Files that were refused are read again so often, although they stay as they are: a certificate
+begins to be valid, a clock is set, a shortage of descriptors passes.
+"""
 
 SOON_SECONDS: Final = 7 * 86400.0
 """A certificate that ends within this time is worth a warning at the start."""
@@ -137,8 +144,12 @@ class Credentials:
     """When the first authority ends."""
 
 
-Stamp = tuple[tuple[int, int, int], ...]
-"""What changes when a file is replaced: inode, size and time of each file."""
+class _UnusableFiles(NamedTuple):
+    """Files that could not be used."""
+
+    stamp: Stamp
+    reason: str
+    at: float
 
 
 class Certificates:
@@ -158,45 +169,46 @@ class Certificates:
         self.options = options
         self.clock = clock
         self._held: tuple[Stamp, int, Credentials] = (
-            _stamp(options),
+            stamp_of(options.files),
             1,
             read_credentials(options, clock()),
         )
+        self._refused: _UnusableFiles | None = None
 
     def current(self) -> tuple[int, Credentials]:
         """Return the credentials and their version, which grows with each change of the files."""
         stamp, version, held = self._held
-        found = _stamp(self.options)
-        if found == stamp:
+        found = stamp_of(self.options.files)
+        if found == stamp and not self._may_be_usable_now():
             return version, held
         try:
             changed = read_credentials(self.options, self.clock())
         except CertificateError as error:
-            _log.warning("certificates are not read again: %s", error)
+            self._refuse(found, str(error))
             self._held = found, version, held
             return version, held
+        self._refused = None
         if changed != held:
             version += 1
             _log.info("certificates of %s were read again", changed.identity)
         self._held = found, version, changed
         return version, changed
 
+    def _may_be_usable_now(self) -> bool:
+        """Whether files that were refused are worth another look; also after the clock was set."""
+        refused = self._refused
+        return refused is not None and abs(self.clock() - refused.at) >= RETRY_SECONDS
+
+    def _refuse(self, stamp: Stamp, reason: str) -> None:
+        """Note that files cannot be used, and say so unless the same was said before."""
+        before, self._refused = self._refused, _UnusableFiles(stamp, reason, self.clock())
+        if before is None or before[:2] != (stamp, reason):
+            _log.warning("certificates are not read again: %s", reason)
+
     @property
     def credentials(self) -> Credentials:
         """The credentials as the files have them now."""
         return self.current()[1]
-
-
-def _stamp(options: TlsOptions) -> Stamp:
-    return tuple(map(_stamp_of, options.files))
-
-
-def _stamp_of(path: Path) -> tuple[int, int, int]:
-    try:
-        status = path.stat()
-    except OSError:
-        return (0, 0, 0)
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def read_credentials(options: TlsOptions, now: float) -> Credentials:

@@ -23,7 +23,7 @@ from quire.wire import bookie_pb2 as pb
 from quire.wire import bookie_pb2_grpc as rpc
 from quire.wire import reads
 from quire.wire.grpc_tls import UNAUTHENTICATED
-from quire.wire.tls import Blame, Contexts, TlsError
+from quire.wire.tls import HTTP2, Blame, Contexts, TlsError
 from quire.wire.tls_layer import TlsLayer
 from quire.wire.transport import RpcError, explain, open_channel
 
@@ -34,10 +34,6 @@ UNKNOWN_REASON: Final = (
     "it ended the connection when it saw this client's certificate: its authority is not trusted "
     "there, or it has ended"
 )
-
-
-HTTP2: Final = "h2"
-"""The name of HTTP/2 within TLS; a server of gRPC takes nothing else."""
 
 
 class BookieChannel:

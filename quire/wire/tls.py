@@ -42,7 +42,9 @@ ServingContext: TypeAlias = ssl.SSLContext
 HANDSHAKE_BYTE: Final = 0x16
 """The first byte of a connection with TLS. No greeting of plain frames begins with it."""
 
-_PROTOCOLS: Final = (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)
+HTTP2: Final = "h2"
+"""The name of HTTP/2 within TLS; a server of gRPC takes nothing else."""
+
 _READ_BYTES: Final = 256 * 1024
 _JOINED_BYTES_MAX: Final = 64 * 1024
 """Parts of a message are joined up to this size: a record of their own costs more than a copy."""
@@ -90,8 +92,9 @@ class Contexts:
 
     def __init__(self, certificates: Certificates) -> None:
         self.certificates = certificates
-        self._version = 0
-        self._server = self._client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # until `_renew`
+        self._version = self._refused = 0
+        self._server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # until `_renew`
+        self._clients: dict[str | None, ssl.SSLContext] = {}
         self._renew()
 
     @property
@@ -110,14 +113,10 @@ class Contexts:
 
         Args:
             bookie: the other side must show the certificate of this bookie.
-            protocol: the protocol inside, by its name in ALPN; None for frames.
+            protocol: the protocol inside: None for frames, or `HTTP2`.
         """
         self._renew()
-        if protocol is None:
-            return self._session(self._client, bookie)
-        context = self._context(ssl.PROTOCOL_TLS_CLIENT)
-        context.set_alpn_protocols([protocol])
-        return self._session(context, bookie)
+        return self._session(self._clients[protocol], bookie)
 
     def _session(self, context: ssl.SSLContext, bookie: BookieId | None) -> TlsSession:
         return TlsSession(context, bookie, self.certificates.clock)
@@ -127,15 +126,19 @@ class Contexts:
         if version == self._version:
             return
         try:
-            made = [self._context(each) for each in _PROTOCOLS]
+            server = self._context(ssl.PROTOCOL_TLS_SERVER)
+            frames, http2 = (self._context(ssl.PROTOCOL_TLS_CLIENT) for _ in range(2))
         except CertificateError as error:
             if not self._version:
                 raise
-            # The files change again just now: the next change is looked at afresh.
-            _log.warning("certificates are not used yet: %s", error)
+            # The files change just now, or descriptors are short: the next connection tries again.
+            if version != self._refused:
+                _log.warning("certificates are not used yet: %s", error)
+            self._refused = version
         else:
-            self._server, self._client = made
-        self._version = version
+            http2.set_alpn_protocols([HTTP2])
+            self._server, self._clients = server, {None: frames, HTTP2: http2}
+            self._version = version
 
     def _context(self, protocol: int) -> ssl.SSLContext:
         certificate, key, ca = self.certificates.options.files

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from quire.errors import CertificateError, ConfigurationError
 from quire.wire.certificates import (
     FILE_BYTES_MAX,
+    RETRY_SECONDS,
     Certificates,
     TlsMode,
     TlsOptions,
@@ -27,7 +28,7 @@ from quire.wire.certificates import (
 )
 from quire.wire.identity import client_identity, server_name
 from quire.wire.issuing import DAY, Authority
-from quire.wire.tls import serving_context
+from quire.wire.tls import HTTP2, Contexts, serving_context
 from tests.wire.certificates import Directory, contexts
 
 
@@ -202,6 +203,53 @@ def test_an_authority_is_read_from_its_files(files: Directory, tmp_path: Path) -
 def test_a_name_that_cannot_be_in_a_certificate_is_refused(files: Directory) -> None:
     with pytest.raises(CertificateError, match="is not made"):
         files.authority.bookie("b1", hosts=["bücher.example"])
+
+
+def test_a_certificate_that_begins_later_is_used_once_it_has_begun(
+    files: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its authority's clock was ahead. The files stay as they are, and need no further change."""
+    now = began = time.time()
+    certificates = Certificates(files.client("orders"), clock=lambda: now)
+    before = certificates.current()
+    replace_pair(files, "renewed")
+    now = began - DAY
+    with caplog.at_level(logging.WARNING):
+        assert certificates.current() == before
+        now += RETRY_SECONDS
+        assert certificates.current() == before
+    assert len(caplog.records) == 1
+    now = began
+    assert certificates.current()[1].identity == client_identity("renewed")
+    assert certificates.current()[0] == before[0] + 1
+
+
+def test_files_that_could_not_be_loaded_are_loaded_for_a_later_connection(
+    files: Directory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = contexts(files.client("orders"))
+    version = made.version
+    replace_pair(files, "renewed")
+
+    def short_of_descriptors(*_: object) -> None:
+        raise CertificateError("client-orders.pem", "too many open files")
+
+    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
+        patched.setattr(Contexts, "_context", short_of_descriptors)
+        assert made.version == version
+        assert made.version == version
+    assert len(caplog.records) == 1
+    assert made.version == version + 1
+
+
+@pytest.mark.parametrize("protocol", [None, HTTP2])
+def test_an_unusable_file_keeps_no_connection_from_being_opened(
+    files: Directory, protocol: str | None
+) -> None:
+    options = files.client("orders")
+    made = contexts(options)
+    Path(options.certificate).write_text("half of a f")
+    made.open("b1", protocol).begin()
 
 
 def test_a_pair_shows_no_key(files: Directory) -> None:
