@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Final
 
 from quire.errors import CertificateError
 from quire.private_files import FILE_MODE, make_directories
-from quire.wire.certificates import parse_certificates, read_file, read_key
+from quire.wire.certificates import (
+    day,
+    parse_certificates,
+    read_file,
+    read_key,
+    validity_of,
+)
 from quire.wire.identity import bookie_identity, client_identity, server_name
 
 if TYPE_CHECKING:
@@ -96,6 +102,15 @@ class Authority:
             self._key = load_pem_private_key(pair.key, password=None)
         except (ValueError, TypeError):
             raise CertificateError("the authority's key", "cannot be read") from None
+        if self._key.public_key() != self._certificate.public_key():
+            raise CertificateError(
+                "the authority's key", "is the key of another certificate: give the pair"
+            )
+        if not _may_sign(self._certificate):
+            raise CertificateError(
+                "the authority's certificate",
+                "is of a bookie or client, which signs nothing: give the authority's",
+            )
 
     @classmethod
     def make(
@@ -124,11 +139,35 @@ class Authority:
             directory: where they are.
 
         Raises:
-            CertificateError: they are missing, or not an authority's, or other users can read the
-                key.
+            CertificateError: they are missing, or not an authority's; other users can read the
+                key; or the authority has ended.
         """
         certificate, key = directory / f"{CA}.pem", directory / f"{CA}-key.pem"
-        return cls(Pair(read_file(certificate), read_key(key)))
+        found = cls(Pair(read_file(certificate), read_key(key)))
+        if (end := validity_of(found._certificate).end) <= datetime.now(UTC).timestamp():
+            raise CertificateError(
+                str(certificate),
+                f"ended at {day(end)}: move it away, make a new one, and renew its certificates",
+            )
+        return found
+
+    def has_issued(self, certificate: bytes) -> bool:
+        """Return whether this authority signed a certificate.
+
+        Args:
+            certificate: in PEM.
+
+        Raises:
+            CertificateError: it cannot be read.
+        """
+        from cryptography.exceptions import InvalidSignature
+
+        leaf = parse_certificates(Path("the certificate"), certificate)[0]
+        try:
+            leaf.verify_directly_issued_by(self._certificate)
+        except (ValueError, TypeError, InvalidSignature):
+            return False
+        return True
 
     def bookie(
         self, bookie: str, hosts: Sequence[str] = (), seconds: float = CERTIFICATE_SECONDS
@@ -185,6 +224,16 @@ class Authority:
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return _sign(builder, key, self._key)
+
+
+def _may_sign(certificate: x509.Certificate) -> bool:
+    from cryptography import x509
+
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+    except (x509.ExtensionNotFound, ValueError):
+        return False
+    return found.value.ca
 
 
 def _host(text: str) -> x509.GeneralName:
