@@ -4,7 +4,8 @@
     DIRECTORY/tls/client.pem        a client, and its key; `connect(DIRECTORY)` finds it
     DIRECTORY/tls/bookie-0.pem      bookie 0, and its key
 
-A certificate that ends within a week is issued again at the next start.
+A certificate that ends within a week is issued again at the next start. So is a certificate of
+another authority, or of a bookie that was formatted anew since.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from quire.wire.certificates import (
     TlsOptions,
     read_credentials,
 )
+from quire.wire.identity import Identity, bookie_identity, client_identity
 from quire.wire.issuing import CA, Authority, Pair
 
 CLIENT_NAME: Final = "local"
@@ -46,7 +48,11 @@ class LocalCertificates:
         else:
             self._authority = Authority.make("quire local cluster")
             self._authority.pair.write(self._directory, CA)
-        self.client = self._renewed(LOCAL_CLIENT, lambda: self._authority.client(CLIENT_NAME))
+        self.client = self._renewed(
+            LOCAL_CLIENT,
+            client_identity(CLIENT_NAME),
+            lambda: self._authority.client(CLIENT_NAME),
+        )
         """The files of the client."""
 
     def bookie(self, index: int) -> TlsOptions:
@@ -58,21 +64,27 @@ class LocalCertificates:
         return self._options(f"bookie-{index}")
 
     def issue(self, index: int, bookie: str) -> TlsOptions:
-        """Return the files of a bookie, issued if they are missing or end soon.
+        """Return the files of a bookie, issued if they are missing, end soon, or are another's.
 
         Args:
             index: its number in the cluster.
             bookie: its id.
         """
-        return self._renewed(f"bookie-{index}", lambda: self._authority.bookie(bookie))
+        identity = bookie_identity(bookie)
+        return self._renewed(f"bookie-{index}", identity, lambda: self._authority.bookie(bookie))
 
-    def _renewed(self, name: str, issue: Callable[[], Pair]) -> TlsOptions:
+    def _renewed(self, name: str, identity: Identity, issue: Callable[[], Pair]) -> TlsOptions:
         options = self._options(name)
-        try:
-            read_credentials(options, self._now + SOON_SECONDS)
-        except CertificateError:
+        if not self._is_usable(options, identity):
             issue().write(self._directory, name)
         return options
+
+    def _is_usable(self, options: TlsOptions, identity: Identity) -> bool:
+        try:
+            found = read_credentials(options, self._now + SOON_SECONDS)
+            return found.identity == identity and self._authority.has_issued(found.certificate)
+        except CertificateError:
+            return False
 
     def _options(self, name: str) -> TlsOptions:
         place = self._directory
