@@ -264,8 +264,22 @@ class LogCursors:
     async def _forget(self, log_id: str, *, but: int = 0) -> None:
         """Delete the cursors of a log that is being deleted, except the first `but` of them."""
         for path in (await self._going(log_id))[but:]:
-            with suppress(NoSuchNodeError):
-                await self._store.delete(path)
+            await self._drop(path, log_id)
+
+    async def _drop(self, path: str, log_id: str) -> None:
+        """Delete a cursor of a log, wherever it is. A cursor of the next log of the name stays: the
+        deletion of the log may have been overtaken by another.
+        """
+        error: ConflictError | None = None
+        for _ in range(EDIT_ATTEMPTS_MAX):
+            try:
+                return await self._store.delete(path, await self._deletable(path, log_id))
+            except NoSuchNodeError:
+                return None
+            except ConflictError as failed:
+                error = failed
+        assert error is not None
+        raise error
 
     async def _deletions(self, log_id: str) -> Sequence[Change]:
         """Return the changes that delete a log's cursors, `CURSORS_AT_ONCE` at most."""

@@ -206,6 +206,32 @@ def test_more_cursors_than_one_change_takes_are_deleted_too(
     run(main)
 
 
+def test_a_deletion_that_is_late_leaves_the_cursors_of_the_next_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deletion, "CURSORS_AT_ONCE", 0)
+
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client, late = cluster.new_client(), cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 3))
+            await client.logs.cursors(NAME).open("a")
+            late.store.before = gate = Gate("delete", CURSORS)
+            deleting = asyncio.create_task(late.logs.delete(NAME))
+            await gate.reached.wait()
+            await client.logs.delete(NAME)
+            async with await client.open() as log:
+                await append_all(log, numbered(3, 2))
+            cursor = await client.logs.cursors(NAME).open("a", LATEST)
+            gate.open.set()
+            with pytest.raises(LogReplacedError):
+                await deleting
+            assert await cursor.lag() == 0
+
+    run(main)
+
+
 def test_a_cursor_of_a_deleted_log_is_not_one_of_the_next() -> None:
     async def main() -> None:
         async with LogCluster() as cluster:
