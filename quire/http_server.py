@@ -85,10 +85,10 @@ class _OneLengthConnection(h11.Connection):
 
 
 class ConnectionTable(Protocol):
-    """The connections of a server, of which it decides which one ends."""
+    """The connections of a server. It decides which one ends."""
 
     def enter(self, connection: TimedProtocol, /) -> TimedProtocol | None:
-        """Count a new connection. Return the one that has to end for it, perhaps itself."""
+        """Count a new connection. Return the connection to end for it, perhaps itself."""
         ...
 
     def speak(self, connection: TimedProtocol, /) -> None:

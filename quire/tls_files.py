@@ -1,7 +1,7 @@
 """Files of TLS: whether they were replaced, and keys that have a password.
 
 Certificates are renewed while a process runs. So each connection compares the stamp of the files
-with the stamp of those that were read, and reads them again if they differ.
+with the stamp of the files that were read, and reads them again if they differ.
 
 Not here: whether a file can be used (quire/wire/certificates.py checks those of bookies and of
 their clients).
@@ -17,7 +17,7 @@ from typing import TypeAlias
 from quire.errors import ConfigurationError
 
 Stamp: TypeAlias = tuple[tuple[int, int, int], ...]
-"""What changes when a file is replaced: inode, size and time of each file."""
+"""This changes when a file is replaced: inode, size and time of each file."""
 
 
 def stamp_of(paths: Iterable[str | Path | None]) -> Stamp:

@@ -65,8 +65,8 @@ class HeldIds:
 class Acknowledged:
     """The deferred entries that a bookie acknowledged on one connection, by ledger.
 
-    A writer asks for what is not durable yet, so a question about later entries lets go of those
-    before them: the ids of a stripe are a range each, and would grow with the ledger.
+    A writer asks for entries that are not durable yet, so a question about later ones lets go of
+    earlier ones: the ids of a stripe are a range each, and would grow with the ledger.
     """
 
     __slots__ = ("_ledgers",)

@@ -1,6 +1,6 @@
 """Whether the metadata store answers, for callers that need no token.
 
-A question to the store costs more than its caller, who may be a stranger. So one question answers
+A question to the store costs more than its caller, perhaps a stranger. So one question answers
 all callers of a second.
 """
 

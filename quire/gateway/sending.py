@@ -28,7 +28,7 @@ INERT: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; sandbox"),
 )
-"""Headers by which a browser takes an answer for the type that it has, and runs nothing of it."""
+"""A browser takes an answer with these headers for the type that it has, and runs nothing of it."""
 
 
 class HoldingEndpoint:

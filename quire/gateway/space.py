@@ -74,7 +74,7 @@ class ConnectionPlaces(Generic[T]):
         self._silent_most = max(1, most // SILENT_SHARE)
         self._open: dict[T, None] = {}
         self._silent: dict[T, None] = {}
-        """Those of them that have not spoken yet, oldest first."""
+        """The connections that have not spoken yet, oldest first."""
 
     def enter(self, connection: T) -> T | None:
         """Give a new connection a place. Return the connection that has to end: the longest silent

@@ -112,7 +112,7 @@ class Listening(logging.LoggerAdapter[logging.Logger]):
 
 
 def _named(argument: object) -> object:
-    """Return what a log may show of an argument of kazoo's."""
+    """Return an argument of kazoo's as a log may show it."""
     if argument is None or isinstance(argument, str | int | float | BaseException):
         return argument
     path = getattr(argument, "path", "")

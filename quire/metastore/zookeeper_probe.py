@@ -61,7 +61,7 @@ def probe(host: str, port: int, seconds: float = PROBE_SECONDS) -> ServerStatus 
 
 
 def _read_all(connection: socket.socket, deadline: float) -> bytes:
-    """Return what comes until the end. Raises `OSError` when it is too late or too much."""
+    """Return all bytes until the end. Raises `OSError` when it is too late or too much."""
     said = bytearray()
     while (left := deadline - time.monotonic()) > 0 and len(said) <= ANSWER_BYTES_MAX:
         connection.settimeout(left)

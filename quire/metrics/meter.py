@@ -257,7 +257,7 @@ class CountingMeter(ClientMeter):
 
 
 def _count(counts: Counter[str], election: str, terms: int = 1) -> None:
-    """Count terms of an election; forget those that were counted longest ago."""
+    """Count terms of an election; forget the elections that were counted longest ago."""
     counts[election] = counts.pop(election, 0) + terms  # it is the last one now
     while len(counts) > ELECTIONS_MAX:
         del counts[next(iter(counts))]

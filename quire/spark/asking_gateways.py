@@ -305,7 +305,7 @@ class Asking:
 
 
 def _sent(told: Any) -> SentRecords:
-    # A gateway of an older version does not tell: what it has is compared.
+    # A gateway of an older version does not tell: its answer is compared.
     return SentRecords(int(told["records"][0]["offset"]), told.get("repeated", True))
 
 

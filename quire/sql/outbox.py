@@ -249,7 +249,7 @@ class OutboxStatements:
         """Return the query for a row that no relay would send: it has no sequence, or one that was
         sent before.
 
-        A relay that marks rows keeps those that it sent, and to look at all of them takes long.
+        A relay that marks rows keeps sent rows, and to look at all of them takes long.
         Numbers that are kept are not drawn again. So numbers after a setback are mostly below
         those that are kept, and the first row tells.
         """

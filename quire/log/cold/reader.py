@@ -381,7 +381,7 @@ async def open_file(
 ) -> SegmentSource:
     """Open a segment's file, or its ledger if bookies keep it and the file cannot be believed.
 
-    `kept` opens that ledger. The module's head names the errors; besides, those of `kept`.
+    `kept` opens that ledger. The module's head names the errors; besides, `kept` has its own.
     """
     try:
         file = await asyncio.to_thread(ParquetEntries, cold, ledger, base)

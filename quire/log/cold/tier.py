@@ -93,8 +93,8 @@ def settle(cold: ColdFile, log_id: str) -> None:
 def is_there(cold: ColdFile, log_id: str) -> bool:
     """Whether a file that a manifest names is in its place, as large as it was, and ends as it did.
 
-    A bucket that vanished looks like an empty one. Another file of the same size, or one whose end
-    a crash made zeros, has not the footer that was written. Raises `ColdTierError`,
+    A bucket that vanished looks like an empty one. Another file of the same size, or a file with
+    zeros at its end after a crash, has not the footer that was written. Raises `ColdTierError`,
     `CorruptStorageError`, `ConfigurationError`.
     """
     system, path = _ours(cold.uri, log_id)

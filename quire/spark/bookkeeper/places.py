@@ -62,7 +62,7 @@ def to_json(stands: Stands) -> dict[str, Any]:
 def from_json(told: Mapping[str, Any]) -> Stands:
     """Return the stands that Spark stored.
 
-    Raises `ConfigurationError` for those of another source.
+    Raises `ConfigurationError` for places of another source.
     """
     try:
         return {

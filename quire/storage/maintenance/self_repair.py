@@ -89,7 +89,7 @@ class Mender:
         self._flush = flush
         self._request_flush = request_flush
         self._ordered: dict[LedgerId, str] = {}
-        """Ledgers whose limbo may not be durable yet, and the checks of their keys."""
+        """Ledgers in a limbo that may not be durable yet, and the checks of their keys."""
         self._on_fatal = on_fatal
         self._tasks = Tasks(on_fatal)
         self.counts: Final = MendCounts()
