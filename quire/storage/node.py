@@ -316,10 +316,11 @@ class BookieNode:
         return tail
 
     async def _tail(self, ledger: LedgerId) -> LedgerTail:
-        if self._storage.retired.is_dropped(ledger):
-            return LedgerTail(fenced=True)
+        # First: a ledger that was given up may be in limbo again, with or without its entries.
         if self._storage.is_doubtful(ledger):
             raise EntryUnknownError(ledger, NO_ENTRY, "this bookie may have lost its end")
+        if self._storage.retired.is_dropped(ledger):
+            return LedgerTail(fenced=True)
         state = self._known(ledger)
         if state is None:
             return LedgerTail()

@@ -55,5 +55,6 @@ SEEDS: Final[tuple[tuple[int, str, str], ...]] = (
         "healing",
         "a repaired bookie was awaited to be sure of a ledger that it owes no entry of",
     ),
+    (4283, "healing", "a ledger that was to be kept after all looked as if it had no entries"),
 )
 """(seed, workload, what it found)."""

@@ -10,12 +10,14 @@ import pytest
 
 from quire.entry import key_check
 from quire.errors import (
+    EntryUnknownError,
     LedgerDisownedError,
     QuireError,
     StoreUnavailableError,
     StoreWentBackError,
 )
 from quire.observer import Observer
+from quire.storage.entries.retired_file import RetiredFile
 from quire.storage.maintenance import disowning
 from quire.storage.maintenance.disowning import Suspects
 from quire.storage.maintenance.garbage import Collector
@@ -151,6 +153,31 @@ def test_an_order_that_comes_during_the_proof_keeps_the_ledger() -> None:
         await sleep(HOUR)
         await it.collector.round()
         assert (it.held, it.told.gone) == ({3, 4, 5}, [])
+        await it.scene.close()
+
+    virtually(main)
+
+
+def test_an_order_that_comes_while_the_id_is_written_keeps_the_ledger_and_its_end_is_unknown() -> (
+    None
+):
+    async def main() -> None:
+        it = await bookie(3)
+        storage = it.scene.node._storage
+        keep = storage._keep
+
+        async def meanwhile(file: RetiredFile) -> None:
+            storage.doubt(3, key_check(KEY))
+            await keep(file)
+
+        storage._keep = meanwhile  # type: ignore[method-assign]
+        assert await storage.disown([3], ()) == []
+        assert it.held == {3, 4, 5}
+        assert storage.is_disowned(3), "until the mender has it whole"
+        with pytest.raises(EntryUnknownError):
+            await it.scene.node.wait_tail(3, -2, 0.0)
+        with pytest.raises(EntryUnknownError):
+            await it.scene.node.read_tail(3)
         await it.scene.close()
 
     virtually(main)
