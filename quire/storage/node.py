@@ -311,6 +311,7 @@ class BookieNode:
         self._engine.check_alive()
         if fence_key is not None:
             await self._fence(ledger, fence_key)
+        self._storage.retired.check_kept(ledger)
         tail = await self._tail(ledger)
         self._storage.retired.check_kept(ledger)
         return tail

@@ -161,12 +161,14 @@ class AuditWatch:
         there = {each for each in bookies if self._was_there(each, looked)} - self._drained
         places = [(each.ledger, place) for each in wanted for place in each.replicas]
         for ledger, place in places:
-            if place.old in there:
+            # One that left while the auditor looked may have been missing in its eyes.
+            is_lost = self._changed_at.get(place.old, 0.0) >= looked and self._may_be_lost(
+                auditor, place.old
+            )
+            if place.old in there and not is_lost:
                 self._check_spread(auditor, ledger, place, text)
         for old in {place.old for _, place in places} - self._drained - there:
-            seen = auditor.seen.get(old, -1.0)
-            left = min((each for each in self._left.get(old, [0.0]) if each > seen), default=now)
-            since = max(left, auditor.started)
+            since = self._missing_since(auditor, old)
             require(
                 since + auditor.delay <= now,
                 "H4 a bookie is lost after the delay",
@@ -177,6 +179,16 @@ class AuditWatch:
                 "H4 a bookie that is away loses no place",
                 text,
             )
+
+    def _missing_since(self, auditor: WatchedAuditor, bookie: BookieId) -> float:
+        """When a bookie first left after an auditor had surely seen it."""
+        seen, now = auditor.seen.get(bookie, -1.0), self._world.loop.time()
+        left = min((each for each in self._left.get(bookie, [0.0]) if each > seen), default=now)
+        return max(left, auditor.started)
+
+    def _may_be_lost(self, auditor: WatchedAuditor, bookie: BookieId) -> bool:
+        now = self._world.loop.time()
+        return self._missing_since(auditor, bookie) + auditor.delay <= now
 
     def _check_spread(
         self, auditor: WatchedAuditor, ledger: LedgerId, place: Replica, text: str

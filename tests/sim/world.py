@@ -26,6 +26,7 @@ from quire.errors import (
     StoreWentBackError,
 )
 from quire.labels import NOWHERE, Labels
+from quire.ledger.inventory import named_by
 from quire.ledger.metadata import LedgerMetadata
 from quire.run import split_run
 from quire.storage.node import BookieNode
@@ -402,8 +403,7 @@ class SimWorld(World):
         """Wait until a closed ledger is whole at every bookie that was repaired, or that takes
         places of others.
         """
-        fragments = self.metadata_watch.current[ledger].fragments
-        named = {bookie for fragment in fragments for bookie in fragment.bookies}
+        named = named_by(self.metadata_watch.current[ledger])
         mending = [
             each
             for each in self.bookies
@@ -419,8 +419,21 @@ class SimWorld(World):
         final = FinalLedger(metadata, payloads, lost=self.budget.lost)
         sealer = Sealer(metadata.ledger, metadata.digest, password)
         for machine in self.bookies:
-            await self._inspect_bookie(machine, final, sealer)
+            if await self._vouches(machine, metadata):
+                await self._inspect_bookie(machine, final, sealer)
         return final
+
+    async def _vouches(self, machine: BookieMachine, metadata: LedgerMetadata) -> bool:
+        """Whether a bookie vouches for a ledger. One that was asked to copy it at the end does not
+        yet; one that has just taken the place ends the limbo as soon as it hears so.
+        """
+        assert machine.node is not None
+        if machine.name not in named_by(metadata):
+            return not machine.node.doubts(metadata.ledger)
+        if not machine.was_repaired and machine not in self.budget.damaged:
+            while machine.node.doubts(metadata.ledger):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+        return True
 
     async def _inspect_bookie(
         self, machine: BookieMachine, final: FinalLedger, sealer: Sealer

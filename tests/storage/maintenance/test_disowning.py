@@ -176,7 +176,7 @@ def test_an_order_that_comes_while_the_id_is_written_keeps_the_ledger_and_its_en
         assert storage.is_disowned(3), "until the mender has it whole"
         with pytest.raises(EntryUnknownError):
             await it.scene.node.wait_tail(3, -2, 0.0)
-        with pytest.raises(EntryUnknownError):
+        with pytest.raises(LedgerDisownedError):
             await it.scene.node.read_tail(3)
         await it.scene.close()
 
