@@ -66,6 +66,17 @@ def check_callable(function: object, what: str) -> None:
         raise InvalidRequestError(f"{what} must be a function, not {function!r}")
 
 
+def is_utf8(text: str) -> bool:
+    """Return whether text can be written as UTF-8. Half of a surrogate pair cannot, nor a byte of
+    a command line that Python could not decode.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _is_one_of(value: object, types: tuple[type, ...]) -> bool:
     if isinstance(value, bool):  # which is an int to Python
         return bool in types

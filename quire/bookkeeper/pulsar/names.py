@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote_plus
 
+from quire.checked import is_utf8
 from quire.errors import ConfigurationError, InvalidRequestError
 
 SINGLE: Final = -1
@@ -27,14 +28,6 @@ _ID: Final = re.compile(r"([0-9]{1,19}):([0-9]{1,19})(?::(-1|[0-9]{1,9})(?::(-1|
 def _encoded(topic: str) -> str:
     """Return a topic's name as Java's `URLEncoder` writes it."""
     return quote_plus(topic, safe="*").replace("~", "%7E")
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +52,7 @@ class TopicName:
                 f"topic {text!r} is not in the form persistent://tenant/namespace/topic; topics "
                 "that are not persistent leave nothing to read"
             )
-        if not _is_text(text):
+        if not is_utf8(text):
             raise ConfigurationError(
                 f"topic {text!r} is not UTF-8, as the names of Pulsar's topics are: check the "
                 "encoding of the terminal or the script"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from enum import StrEnum
+from typing import Any, Final, TypeVar
 
 from quire.checked import check_types
 from quire.entry import DigestKind
@@ -21,6 +22,8 @@ from quire.log.records.encryption import ENCRYPTION_BYTES
 from quire.log.records.keyring import Keyring
 from quire.log.records.producers import PRODUCER_SECONDS, PRODUCERS_LIMIT, PRODUCERS_MAX
 from quire.units import parse_bytes, parse_seconds
+
+E = TypeVar("E", bound=StrEnum)
 
 READ_NEEDS_PASSWORD: Final = "read_needs_password"
 """The name of the option, as a log stores it."""
@@ -100,8 +103,10 @@ class LogOptions:
     """A take-over, a repair or a close gives up after so long without bookies or metadata."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "compression", _compression(self.compression))
-        object.__setattr__(self, "digest", _digest(self.digest))
+        object.__setattr__(
+            self, "compression", _member(Compression, "compression", self.compression)
+        )
+        object.__setattr__(self, "digest", _member(DigestKind, "digest", self.digest))
         check_types(self)
         for name in self.__slots__:
             value = getattr(self, name)
@@ -225,17 +230,10 @@ def _parse(name: str, text: str) -> Any:
         raise ConfigurationError(f"option {name}={text!r} does not parse: {error}") from error
 
 
-def _compression(name: str) -> Compression:
+def _member(kind: type[E], what: str, name: str) -> E:
+    """Return the choice of a name. Raises `ConfigurationError` for a name that is none."""
     try:
-        return Compression(name)
+        return kind(name)
     except ValueError as error:
-        known = ", ".join(Compression)
-        raise ConfigurationError(f"compression {name!r} is not one of {known}") from error
-
-
-def _digest(name: str) -> DigestKind:
-    try:
-        return DigestKind(name)
-    except ValueError as error:
-        known = ", ".join(DigestKind)
-        raise ConfigurationError(f"digest {name!r} is not one of {known}") from error
+        known = ", ".join(each.value for each in kind)
+        raise ConfigurationError(f"{what} {name!r} is not one of {known}") from error

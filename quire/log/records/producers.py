@@ -32,6 +32,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from quire.checked import is_utf8
 from quire.errors import (
     ForgottenProducerError,
     InvalidRequestError,
@@ -101,21 +102,13 @@ class ProducerSequence(NamedTuple):
 
 def check_producer(name: object) -> None:
     """Raise `InvalidRequestError` for a name that no producer can have."""
-    if not isinstance(name, str) or not _is_text(name):
+    if not isinstance(name, str) or not is_utf8(name):
         raise InvalidRequestError(f"producer {name!r} is not text")
     size = len(name.encode())
     if not 0 < size <= NAME_BYTES_MAX:
         raise InvalidRequestError(
             f"producer {name!r} has {size} bytes, 1 to {NAME_BYTES_MAX} are allowed"
         )
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 class Numbered(NamedTuple):

@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from quire.checked import is_utf8
 from quire.entry import BookieId
 from quire.errors import (
     ConfigurationError,
@@ -136,13 +137,11 @@ def _created(stack: AsyncExitStack, path: Path) -> LocalDisk:
 def _check_text(paths: Sequence[Path]) -> None:
     """Refuse names of directories that a cookie cannot hold, which is JSON."""
     for path in paths:
-        try:
-            str(path.absolute()).encode()
-        except UnicodeEncodeError:
+        if not is_utf8(str(path.absolute())):
             raise ConfigurationError(
                 f"the name of directory {str(path)!r} is not UTF-8, and the bookie's cookie "
                 "holds it as text: give the directory another name"
-            ) from None
+            )
 
 
 def _check_distinct(paths: Sequence[Path]) -> None:
