@@ -70,9 +70,9 @@ class PendingAppends:
         self._answered = answered
         self._waiting: deque[Request] = deque()
         self._awaited: deque[_Awaited] = deque()
-        self._expired: tuple[EntryId, float] | None = None
-        """The last entry whose caller got no answer in time, and when the first such caller called.
-        None once it is confirmed: the meter is told how long it took."""
+        self._expired: deque[tuple[EntryId, float]] = deque()
+        """The last entries of appends that got no answer in time, ascending, and when each was
+        called. They stay until they are confirmed: the meter is told how long the oldest took."""
 
     @property
     def is_waiting(self) -> bool:
@@ -132,12 +132,9 @@ class PendingAppends:
         awaited = self._awaited
         if lac <= self._answered and not (awaited and awaited[0].last <= lac):
             return
-        oldest = self.oldest
-        if self._expired is not None:
-            last, started = self._expired
-            oldest = started
-            if last <= lac:
-                self._expired = None
+        oldest = self._expired[0][1] if self._expired else self.oldest
+        while self._expired and self._expired[0][0] <= lac:
+            self._expired.popleft()
         while awaited and awaited[0].last <= lac:
             _, answer, result, _ = awaited.popleft()
             if not answer.done():
@@ -179,8 +176,8 @@ class PendingAppends:
     def _note_unknown(self, last: EntryId, started: float) -> None:
         """Count an append that got no answer in time; its entries may be confirmed later."""
         self._meter.failed_append(UNKNOWN)
-        since = started if self._expired is None else self._expired[1]
-        self._expired = last, since
+        if last > self._answered:
+            self._expired.append((last, started))
 
 
 def _fail(future: asyncio.Future[Any], error: QuireError) -> None:

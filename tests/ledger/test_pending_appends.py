@@ -190,8 +190,25 @@ def test_entries_that_are_confirmed_after_their_callers_gave_up_took_that_long()
         assert appends.admit(room.push, 3) == 4
         appends.resolve(3)
         appends.resolve(4)
-        assert heard.answered == [(2, 20.0), (2, 20.0), (1, 1.0)]
+        assert heard.answered == [(2, 20.0), (2, 19.0), (1, 1.0)]
         assert heard.failed == ["unknown", "unknown"]
+
+    virtually(main)
+
+
+def test_the_time_told_is_of_the_oldest_entry_that_is_still_awaited() -> None:
+    """Each second an append gives up and an earlier one is confirmed: none takes ever longer."""
+
+    async def main() -> None:
+        heard, begun = Heard(), asyncio.get_running_loop().time()
+        appends, room = PendingAppends(heard), Room(100)
+        for number in range(10):
+            appends.wait(request(1, at=begun + number))
+            appends.admit(room.push, number - 1)
+            await asyncio.sleep(1.0)
+            appends.expire(begun + number + 1.0, 1.0, unknown, refused)
+            appends.resolve(number - 2)
+        assert heard.answered == [(1, 3.0)] * 8
 
     virtually(main)
 
