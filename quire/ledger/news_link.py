@@ -225,12 +225,16 @@ class NewsFeed:
         self._tasks.cancel_others()
 
     def _look_for_use(self, last: int) -> None:
-        """End the connection if it had no subscription since the last look."""
+        """End the connection if it had no subscription at the last look, and none since.
+
+        `last` is the number of the last subscription at the last look; -1 when one was open.
+        """
         if self._last == last and not self._tails:
             self._fail(CLOSED)
         elif self.broken is None:
             loop = asyncio.get_running_loop()
-            self._idle = loop.call_later(IDLE_SECONDS, self._look_for_use, self._last)
+            last = -1 if self._tails else self._last
+            self._idle = loop.call_later(IDLE_SECONDS, self._look_for_use, last)
 
     async def close(self) -> None:
         """End the connection; return when its tasks have ended."""

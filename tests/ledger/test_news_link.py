@@ -291,8 +291,11 @@ def test_a_connection_without_subscriptions_is_ended() -> None:
         tail = await subscribe(link)
         await asyncio.sleep(3 * news_link.IDLE_SECONDS)
         assert [each.is_cancelled for each in calls] == [False], "it has a subscription"
+        await asyncio.sleep(0.9 * news_link.IDLE_SECONDS)
         tail.close()
-        await asyncio.sleep(2 * news_link.IDLE_SECONDS)
+        await asyncio.sleep(0.9 * news_link.IDLE_SECONDS)
+        assert [each.is_cancelled for each in calls] == [False], "it had one a moment ago"
+        await asyncio.sleep(1.1 * news_link.IDLE_SECONDS)
         assert [each.is_cancelled for each in calls] == [True]
         await subscribe(link)
         assert len(calls) == 2
