@@ -279,15 +279,12 @@ class RemoteBookie:
     ) -> list[tuple[EntryId, EntryId]]:
         """See `Bookie.list_entries`."""
         request = _build(pb.ListEntriesRequest, bookie=self._bookie, ledger=ledger, first=first)
-        found = await self._call_for_ranges("ListEntries", request)
-        # A bookie that does not know of pieces says it all again.
-        return [(max(low, first), high) for low, high in found if high >= first]
+        return await self._call_for_list("ListEntries", request, first)
 
     async def list_ledgers(self, first: LedgerId = 0) -> list[tuple[LedgerId, LedgerId]]:
         """See `Bookie.list_ledgers`."""
         request = _build(pb.ListLedgersRequest, bookie=self._bookie, first=first)
-        found = await self._call_for_ranges("ListLedgers", request)
-        return [(max(low, first), high) for low, high in found if high >= first]
+        return await self._call_for_list("ListLedgers", request, first)
 
     async def outlines(self, ledgers: Sequence[LedgerId]) -> list[Outline | None]:
         """See `Bookie.outlines`. A bookie of an older program raises `BookieUnavailableError`."""
@@ -347,6 +344,15 @@ class RemoteBookie:
         if not (all(map(le, lows, highs)) and all(map(lt, highs, nexts))):
             raise self._unavailable(f"{NO_MESSAGE}: its ranges do not ascend")
         return decode_ranges(reply)
+
+    async def _call_for_list(
+        self, method: str, request: object, first: int
+    ) -> list[tuple[int, int]]:
+        """Return a piece of a list from an id on. A bookie that does not know of pieces says it all
+        again.
+        """
+        found = await self._call_for_ranges(method, request)
+        return [(max(low, first), high) for low, high in found if high >= first]
 
     async def _answer(self, call: Awaitable[ReplyT], timeout: float) -> ReplyT:
         """Wait for an answer; whatever happens to the link is an unavailable bookie."""
