@@ -23,4 +23,4 @@ def owed_by(metadata: LedgerMetadata, bookie: BookieId) -> Owed:
             written = metadata.replication.is_written_to
             remainders = tuple(each for each in range(cycle) if written(each, position))
             stretches.append(Stretch(fragment.first, end, cycle, remainders))
-    return Owed(tuple(stretches), metadata.is_closed)
+    return Owed(tuple(stretches), metadata.is_closed, metadata.key_check)

@@ -41,6 +41,8 @@ class Owed:
 
     stretches: tuple[Stretch, ...]
     is_final: bool
+    key_check: str = ""
+    """The check of the ledger's key in its record; empty in records of older programs."""
 
     @property
     def settled_to(self) -> EntryId:

@@ -88,8 +88,8 @@ class Mender:
         self._has_room = has_room
         self._flush = flush
         self._request_flush = request_flush
-        self._ordered: dict[LedgerId, str] = {}
-        """Ledgers in a limbo that may not be durable yet, and the checks of their keys."""
+        self._ordered: set[LedgerId] = set()
+        """Ledgers in a limbo that may not be durable yet, nor the checks of their keys."""
         self._on_fatal = on_fatal
         self._tasks = Tasks(on_fatal)
         self.counts: Final = MendCounts()
@@ -130,7 +130,7 @@ class Mender:
             _log.warning("bookie %s cannot read its orders: %s", self._bookie, error)
             return
         # An order may come back after it was taken away, while its ledger is in limbo still.
-        self._ordered.update((order.ledger, order.key_check) for order in orders)
+        self._ordered.update(order.ledger for order in orders)
         for order in orders:
             if self._storage.doubt(order.ledger, order.key_check):
                 self.counts.ledgers_ordered += 1
@@ -161,7 +161,7 @@ class Mender:
             else:
                 await self._make_whole(copies, ledger)
         except NoSuchLedgerError:
-            self._ordered.pop(ledger, None)
+            self._ordered.discard(ledger)
         except QuireError as error:
             self.counts.failures += 1
             _log.warning("bookie %s lacks copies of ledger %d: %s", self._bookie, ledger, error)
@@ -175,21 +175,12 @@ class Mender:
             note(PLACES, self.counts.places_taken - before)
 
     async def _make_whole(self, copies: Copies, ledger: LedgerId) -> None:
-        """Fetch what a ledger lacks; when it is whole, take its places and end its limbo.
-
-        A ledger with another key keeps its limbo: a stranger began it here, its entries may be the
-        stranger's, and the stranger could read others.
-        """
-        if not self._storage.state(ledger).is_of(self._ordered.get(ledger, "")):
-            self.counts.failures += 1
-            told = "bookie %s takes no place in ledger %d: another program began it here"
-            _log.error(told, self._bookie, ledger)
-            return
+        """Fetch what a ledger lacks; when it is whole, take its places and end its limbo."""
         if await self._mend(copies, ledger):
             if not await self._take_places(copies, ledger):
                 return
             self._storage.clear(ledger)
-            self._ordered.pop(ledger, None)
+            self._ordered.discard(ledger)
             self.counts.ledgers_cleared += 1
             _log.info("bookie %s has all of ledger %d again", self._bookie, ledger)
 
@@ -200,7 +191,7 @@ class Mender:
         copies that the record counts on.
 
         A place that was asked for after the orders were read is left to the next round: the check
-        of the key is not known yet.
+        of the key is not kept yet.
         """
         is_ordered, is_disowned = ledger in self._ordered, self._storage.is_disowned(ledger)
         if (is_disowned or is_ordered) and not await self._flush():
@@ -223,8 +214,17 @@ class Mender:
         return True
 
     async def _mend(self, copies: Copies, ledger: LedgerId) -> bool:
-        """Fetch the missing entries of a ledger; tell whether it is whole now."""
+        """Fetch the missing entries of a ledger; tell whether it is whole now.
+
+        A ledger with another key never is: a stranger began it here, its entries may be the
+        stranger's, and the stranger could read others.
+        """
         owed = await copies.owed(ledger)
+        if not self._storage.state(ledger).is_of(owed.key_check):
+            self.counts.failures += 1
+            told = "bookie %s does not count its entries of ledger %d: another program began it"
+            _log.error(told, self._bookie, ledger)
+            return False
         missing = self._missing(copies, ledger, owed)
         async with aclosing(self._patcher.bring(copies, ledger, owed, missing)) as bringing:
             async for count, size in bringing:
