@@ -26,7 +26,7 @@ from typing import Final, TypeVar
 
 from quire.storage.disk.port import Disk
 from quire.storage.disk.renewal import list_renewed
-from quire.storage.disk.state_file import TEMPORARY_SUFFIX
+from quire.storage.disk.state_file import TEMPORARY_SUFFIX, sync_names
 from quire.storage.entries.entry_log import ENTRIES
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.segments import write_zeros
@@ -83,7 +83,7 @@ class Reserve:
                 if path not in self._held:
                     await write_zeros(self._disk, path + TEMPORARY_SUFFIX, size)
                     await self._disk.rename(path + TEMPORARY_SUFFIX, path)
-                    await self._disk.sync_directory(directory)
+                    await sync_names(self._disk, directory)
                     self._held.add(path)
 
     async def give_up(self) -> None:
@@ -110,4 +110,4 @@ class Reserve:
         if path in self._held:
             self._held.remove(path)
             await self._disk.unlink(path)
-            await self._disk.sync_directory(directory)
+            await sync_names(self._disk, directory)

@@ -292,7 +292,7 @@ class Segments:
                 else:
                     await self._disk.unlink(segment_path(number))
             if old:
-                await self._disk.sync_directory(JOURNAL)
+                await sync_names(self._disk, JOURNAL)
                 self._spares.extend(kept)
                 self._room.set()
 
@@ -303,7 +303,7 @@ class Segments:
             for number in dropped:
                 await self._disk.unlink(spare_path(number))
             if dropped:
-                await self._disk.sync_directory(JOURNAL)
+                await sync_names(self._disk, JOURNAL)
                 self._room.set()
 
     async def close(self) -> None:

@@ -75,6 +75,10 @@ def test_the_identity_of_a_segment_is_drawn_anew_in_each_life() -> None:
     drive(main())
 
 
+async def refuse(directory: str = "") -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 @pytest.mark.parametrize("is_spare", [True, False])
 def test_a_directory_that_cannot_be_synced_for_want_of_space_is_a_failure(is_spare: bool) -> None:
     """The names have changed: after another attempt two segments would follow the same one."""
@@ -87,14 +91,29 @@ def test_a_directory_that_cannot_be_synced_for_want_of_space_is_a_failure(is_spa
             await segments.stock()
         mount = scene.disk.mounts[-1]
 
-        async def refuse(directory: str = "") -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
         with (
             patch.object(mount, "sync_directory", refuse),
             pytest.raises(OSError, match="cannot be synced") as error,
         ):
             await segments.create(1)
+        assert error.value.errno == errno.EIO
+
+    drive(main())
+
+
+def test_segments_that_lost_their_names_in_a_failed_sync_are_not_forgotten() -> None:
+    """They are neither live nor spare then: the bookie ends, and the next start looks for them."""
+
+    async def main() -> None:
+        scene = Scene()
+        segments = await segments_on(scene)
+        first = await segments.create(0)
+        second = await segments.create(first.header.identity)
+        with (
+            patch.object(scene.disk.mounts[-1], "sync_directory", refuse),
+            pytest.raises(OSError, match="cannot be synced") as error,
+        ):
+            await segments.release(second.header.number)
         assert error.value.errno == errno.EIO
 
     drive(main())
