@@ -33,7 +33,7 @@ from quire.ledger.metadata import LedgerMetadata, LedgerState
 from quire.ledger.records import LedgerRecords
 from quire.ledger.recovery_plan import is_older
 from quire.ledger.stored_records import StoredRecords
-from quire.metastore.cluster import read_cluster
+from quire.metastore.cluster import adopted_incarnation
 from quire.metastore.layout import LEDGER_IDS
 from quire.metastore.record import decode_record
 from quire.metastore.store import MetadataStore
@@ -58,10 +58,11 @@ async def count(
             the newest ledger was made.
 
     Raises the store's errors and `CorruptRecordError`: a ledger that cannot be looked at is not
-    left out.
+    left out. Raises `StoreWentBackError` when the store's metadata went back and was not adopted,
+    or is being put back.
     """
     below = await _next_ledger(store)
-    incarnation = await _incarnation(store)
+    incarnation = await adopted_incarnation(store)
     made: dict[LedgerId, int] = {}
     doubts: list[Doubt] = []
     clean: list[tuple[LedgerId, LedgerId]] = []
@@ -120,14 +121,6 @@ async def _next_ledger(store: MetadataStore) -> LedgerId:
     return following
 
 
-async def _incarnation(store: MetadataStore) -> int:
-    """Return the incarnation of a store, 0 for a store of ledgers alone."""
-    try:
-        return (await read_cluster(store)).incarnation
-    except NoSuchNodeError:
-        return 0
-
-
 async def _metadata(records: LedgerRecords, ledger: LedgerId) -> LedgerMetadata | None:
     try:
         return (await records.read(ledger)).metadata
@@ -136,7 +129,9 @@ async def _metadata(records: LedgerRecords, ledger: LedgerId) -> LedgerMetadata 
 
 
 def may_have(metadata: LedgerMetadata, bookie: BookieId) -> bool:
-    """Tell whether a bookie may have been given entries of a ledger."""
+    """Tell whether a bookie may have been given entries of a ledger, by its record alone. What
+    records of an older incarnation lack is left to the horizon.
+    """
     if any(bookie in fragment.bookies for fragment in metadata.fragments):
         return True
     is_open = metadata.state is LedgerState.OPEN

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from quire.entry import DigestKind
+from quire.errors import StoreWentBackError
 from quire.ledger.metadata import Fragment, LedgerMetadata
 from quire.ledger.quorum import Replication
 from quire.metastore.cluster import Cluster
@@ -55,5 +58,17 @@ def test_an_open_ledger_that_is_older_than_the_restore_is_in_doubt() -> None:
         assert doubts == []
         assert 7 in horizon
         assert 8 not in horizon
+
+    asyncio.run(main())
+
+
+def test_nothing_is_counted_in_a_store_that_went_back() -> None:
+    """It knows neither the ledgers nor the ids that were given out after its backup."""
+
+    async def main() -> None:
+        store = await store_of(OPEN)
+        await store.create(CLUSTER, Cluster("c", incarnation=5, adopted=False).encode())
+        with pytest.raises(StoreWentBackError):
+            await count(store, "x", 0)
 
     asyncio.run(main())
