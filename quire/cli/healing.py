@@ -159,8 +159,8 @@ def _check_result(plan: Plan, progressed: Progressed) -> None:
         )
     if progressed.left:
         raise RetryError(
-            f"{len(progressed.left)} bookies are still at work: `quire healing list` shows the "
-            "ledgers, and this command can be run again"
+            f"{len(progressed.left)} bookies have not made all copies: `quire healing list` shows "
+            "those still asked for, and this command can be run again"
         )
 
 

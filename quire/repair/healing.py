@@ -242,14 +242,18 @@ class Healing:
 
     async def _is_made(self, assignment: Assignment) -> bool:
         """Tell whether the places of an assignment are taken that is not open any more. It may have
-        been taken back, by `cancel`. Nothing tells that of entries that a bookie lacked.
+        been taken back, by `cancel`. Nothing tells that of entries that a bookie lacked. A damaged
+        record tells nothing of places.
         """
         try:
             metadata = (await self._records.read(assignment.ledger)).metadata
         except NoSuchLedgerError:
             return True
-        former = [replace(each, new=each.old) for each in assignment.replicas]
-        return not any(held_places(metadata, [each]) for each in former)
+        except CorruptRecordError:
+            return False
+        return not held_places(
+            metadata, [replace(each, new=each.old) for each in assignment.replicas]
+        )
 
     async def orders(self) -> dict[BookieId, list[Assignment]]:
         """Return the open assignments of all bookies that have some."""

@@ -50,6 +50,25 @@ def test_an_order_that_was_taken_back_is_no_copy(is_made: bool) -> None:
     virtually(main)
 
 
+def test_a_record_that_is_damaged_meanwhile_is_no_copy() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        records, orders = StoredRecords(store, random.Random(1)), stored_orders(store, "d")
+        made = await records.create(CLOSED)
+        plan = Plan()
+        plan.ask("d", WANTED)
+        async with open_healing(store) as healing:
+            carrying = asyncio.ensure_future(healing.carry_out(plan, patience=60.0))
+            while not (await orders.read()).open:
+                await orders.changed()
+            await store.put(ledger_path(7), b"", made.version)
+            await orders.done(WANTED)
+            found = await carrying
+        assert (found.done, found.left) == (0, {"d": [7]})
+
+    virtually(main)
+
+
 def test_a_damaged_record_keeps_no_other_ledger_from_its_copies() -> None:
     async def main() -> None:
         async with MemoryCluster(4) as cluster:
