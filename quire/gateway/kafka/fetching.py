@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, suppress
+from itertools import accumulate, takewhile
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -22,13 +23,12 @@ from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.offsets import first_offset
-from quire.gateway.kafka.records import encode_batch
+from quire.gateway.kafka.records import FetchedRecord, encode_batch, fetched
 from quire.gateway.kafka.served import ServedBatches
 from quire.gateway.quotas import Direction
 from quire.gateway.reads import PAGE_BYTES_MAX
 from quire.log.reading.reader import LogReader
 from quire.log.reading.segment_reader import RecordBatch
-from quire.log.records.position import Record
 from quire.rights.roles import Action
 
 READINGS_MAX: Final = 1000
@@ -38,9 +38,6 @@ others.
 
 OPENED_MAX: Final = 16
 """Readers of one request that are opened at the same time."""
-
-RECORD_BYTES: Final = 64
-"""A record takes about so much in an answer, beside its payload."""
 
 TURNS: Final = 2
 """Turns of the loop in which a batch comes that the reader has at hand."""
@@ -58,7 +55,8 @@ class TopicReading:
         self._client = client
         self._served = served
         self._name = name
-        self._records: deque[tuple[Record, int]] = deque()
+        self._records: deque[FetchedRecord] = deque()
+        self._sizes: deque[int] = deque()
         """Records at hand, and the size of each in an answer."""
         self._size = 0
         self._stack = AsyncExitStack()
@@ -101,25 +99,25 @@ class TopicReading:
             if batch is None:  # the log is sealed
                 self._is_over = True
             else:
-                sized = [(record, _size(record)) for record in batch.records()]
-                self._records.extend(sized)
-                self._size += sum(size for _, size in sized)
-                self.end = max(self.end, batch.next_offset)
+                self.put(batch)
                 if self._reader is not None and self._reader.log_id is not None:
                     self._served.note(self._reader.log_id, batch)
         return bool(self._records)
 
-    def take(self, size: int) -> list[Record]:
+    def put(self, batch: RecordBatch) -> None:
+        """Have a batch's records at hand, after the others."""
+        records, sizes = fetched(batch)
+        self._records.extend(records)
+        self._sizes.extend(sizes)
+        self._size += sum(sizes)
+        self.end = max(self.end, batch.next_offset)
+
+    def take(self, size: int) -> list[FetchedRecord]:
         """Return records at hand: one, and more as long as they fit."""
-        found: list[Record] = []
-        while self._records:
-            record, own = self._records[0]
-            size -= own
-            if found and size < 0:
-                break
-            self._records.popleft()
-            self._size -= own
-            found.append(record)
+        fitting = takewhile(size.__ge__, accumulate(self._sizes))
+        count = max(min(1, len(self._sizes)), sum(1 for _ in fitting))
+        found = [self._records.popleft() for _ in range(count)]
+        self._size -= sum(self._sizes.popleft() for _ in range(count))
         if found:
             self.next = found[-1].offset + 1
         return found
@@ -131,13 +129,6 @@ class TopicReading:
         if self._batches is not None:
             await self._batches.aclose()
         await self._stack.aclose()
-
-
-def _size(record: Record) -> int:
-    if not record.headers and record.key is None:
-        return RECORD_BYTES + len(record.payload)
-    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
-    return RECORD_BYTES + len(record.payload) + len(record.key or b"") + headers
 
 
 class _FetchPart:

@@ -8,18 +8,23 @@ compressed, because the records of a log lie unpacked in memory when they are fe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from quire.errors import InvalidRequestError
 from quire.gateway.kafka.unpacking import Allowance, check_size
+from quire.log.reading.segment_reader import RecordBatch
 from quire.log.records.attributes import EVENT_TIME_MS_MAX, HEADERS_MAX, NewRecord
 from quire.log.records.position import Record
 
 NULL_VALUE: Final = "quire-null"
 """Name of the header of a record with the value null."""
+
+RECORD_BYTES: Final = 64
+"""A record takes about so much in an answer, beside what it holds."""
 
 UNPACKED_BYTES_MAX: Final = 16 * 1024 * 1024
 """Bytes of a batch when it is unpacked: more than any entry of a log."""
@@ -99,7 +104,56 @@ def time_of(record: Record) -> int:
     return record.timestamp_ms if record.event_time_ms is None else record.event_time_ms
 
 
-def encode_batch(records: Sequence[Record]) -> bytes:
+class FetchedRecord(NamedTuple):
+    """A record as Kafka's clients get it."""
+
+    offset: int
+    time_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+    @property
+    def size(self) -> int:
+        """About so many bytes it takes in an answer."""
+        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
+        return RECORD_BYTES + len(self.key or b"") + len(self.value or b"") + headers
+
+
+def fetched(batch: RecordBatch) -> tuple[list[FetchedRecord], list[int]]:
+    """Return records of a log as Kafka's clients get them, and the size of each in an answer.
+
+    Column by column: records of a log are not made, which would take as long as all the rest.
+    """
+    offsets, payloads = range(batch.first_offset, batch.next_offset), batch.payloads()
+    count, columns = len(offsets), batch.batch.attributes
+    own_ms = batch.batch.header.timestamp_ms
+    given = columns.event_times_ms[batch.slot :]
+    times = [own_ms if each is None else each for each in given] or [own_ms] * count
+    if not columns.keys and not columns.headers:
+        make = partial(tuple.__new__, FetchedRecord)  # its constructor, inlined
+        rows: Iterable[tuple[object, ...]]
+        rows = zip(offsets, times, [None] * count, payloads, [[]] * count, strict=True)
+        return list(map(make, rows)), [RECORD_BYTES + len(each) for each in payloads]
+    keys = columns.keys[batch.slot :] or [None] * count
+    headers = columns.headers[batch.slot :] or [()] * count
+    found = list(map(_fetched, offsets, times, keys, payloads, headers))
+    return found, [each.size for each in found]
+
+
+def _fetched(
+    offset: int,
+    time_ms: int,
+    key: bytes | None,
+    payload: bytes,
+    headers: tuple[tuple[str, bytes | None], ...],
+) -> FetchedRecord:
+    if headers[:1] == ((NULL_VALUE, None),):
+        return FetchedRecord(offset, time_ms, key, None, list(headers[1:]))
+    return FetchedRecord(offset, time_ms, key, payload, list(headers))
+
+
+def encode_batch(records: Sequence[FetchedRecord]) -> bytes:
     """Return consecutive records as one batch."""
     first = records[0].offset
     builder = DefaultRecordBatchBuilder(
@@ -111,14 +165,8 @@ def encode_batch(records: Sequence[Record]) -> bytes:
         base_sequence=-1,
         batch_size=2**31 - 1,
     )
-    for record in records:
-        is_null = record.headers[:1] == ((NULL_VALUE, None),)
-        builder.append(
-            record.offset - first,
-            time_of(record),
-            record.key,
-            None if is_null else record.payload,
-            list(record.headers[1:] if is_null else record.headers),
-        )
+    append = builder.append
+    for offset, time_ms, key, value, headers in records:
+        append(offset - first, time_ms, key, value, headers)
     # The checksum does not cover the first offset, which a producer does not know.
-    return first.to_bytes(8) + bytes(builder.build()[8:])
+    return first.to_bytes(8) + bytes(memoryview(builder.build())[8:])

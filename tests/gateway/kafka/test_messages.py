@@ -19,15 +19,53 @@ from quire.gateway.kafka.messages import (
     decode_request,
     encode_answer,
 )
-from quire.gateway.kafka.records import decode_batches, encode_batch
-from quire.gateway.kafka.unpacking import Allowance
-from quire.log.records.attributes import NewRecord, copy_of
-from quire.log.records.position import Position, Record
-
-PLAIN = Record(Position(1, 0, 0), 7, 1, 1000, b"plain")
-KEYED = PLAIN._replace(
-    offset=8, payload=b"x", key=b"k", headers=(("h", b"v"), ("h", None)), event_time_ms=5
+from quire.gateway.kafka.records import (
+    NULL_VALUE,
+    FetchedRecord,
+    decode_batches,
+    encode_batch,
+    fetched,
+    time_of,
 )
+from quire.gateway.kafka.unpacking import Allowance
+from quire.log.records.attributes import NewRecord
+from tests.gateway.kafka.batches import batch_of
+
+PLAIN = NewRecord(b"plain")
+KEYED = NewRecord(b"x", key=b"k", headers=(("h", b"v"), ("h", None)), event_time=5)
+
+
+def kafka_batch_of(*records: NewRecord) -> bytes:
+    """Return the batch that a consumer gets."""
+    return encode_batch(fetched(batch_of(*records))[0])
+
+
+NEW = st.builds(
+    NewRecord,
+    st.binary(max_size=3),
+    key=st.none() | st.binary(max_size=2),
+    headers=st.lists(
+        st.tuples(st.sampled_from(["a", NULL_VALUE]), st.none() | st.binary()), max_size=2
+    ),
+    event_time=st.none() | st.integers(0, 9),
+)
+
+
+@given(
+    st.lists(NEW | st.builds(NewRecord, st.binary(max_size=3)), min_size=1, max_size=4), st.data()
+)
+def test_a_consumer_gets_the_records_of_the_log(
+    records: list[NewRecord], data: st.DataObject
+) -> None:
+    batch = batch_of(*records, slot=data.draw(st.integers(0, len(records) - 1)))
+    found, sizes = fetched(batch)
+    assert sizes == [each.size for each in found]
+    for got, record in zip(found, batch.records(), strict=True):
+        is_null = record.headers[:1] == ((NULL_VALUE, None),)
+        value, headers = None if is_null else record.payload, record.headers[is_null:]
+        assert got._replace(headers=tuple(got.headers)) == FetchedRecord(
+            record.offset, time_of(record), record.key, value, headers
+        )
 
 
 @given(st.binary(max_size=80))
@@ -80,26 +118,24 @@ def test_an_answer_has_the_fields_of_its_version(version: int) -> None:
 
 
 def test_records_come_back_from_a_batch() -> None:
-    data = encode_batch([PLAIN, KEYED])
+    data = kafka_batch_of(PLAIN, KEYED)
     assert int.from_bytes(data[:8]) == 7
     (batch,) = decode_batches(data, Allowance())
-    assert batch.records == (NewRecord(b"plain", event_time=1000), copy_of(KEYED))
+    assert batch.records == (NewRecord(b"plain", event_time=1000), KEYED)
     assert (batch.producer, batch.epoch, batch.sequence) == (-1, -1, -1)
     assert [len(each.records) for each in decode_batches(data + data, Allowance())] == [2, 2]
 
 
 def test_a_value_of_null_is_kept() -> None:
-    null = PLAIN._replace(payload=b"", headers=(("quire-null", None), ("h", b"v")))
-    (batch,) = decode_batches(
-        encode_batch([null, PLAIN._replace(offset=8, payload=b"")]), Allowance()
-    )
-    assert batch.records[0].attributes.headers == null.headers
+    null = NewRecord(b"", headers=(("quire-null", None), ("h", b"v")))
+    (batch,) = decode_batches(kafka_batch_of(null, NewRecord(b"")), Allowance())
+    assert batch.records[0].attributes.headers == null.attributes.headers
     assert batch.records[1].attributes.headers == ()
 
 
 @given(st.integers(0, 200), st.integers(0, 255))
 def test_a_damaged_batch_is_refused_or_is_the_same(at: int, value: int) -> None:
-    data = bytearray(encode_batch([PLAIN, KEYED]))
+    data = bytearray(kafka_batch_of(PLAIN, KEYED))
     good = list(decode_batches(bytes(data), Allowance()))
     at %= len(data)
     data[at] = value
@@ -120,4 +156,4 @@ def test_any_bytes_are_batches_or_refused(data: bytes) -> None:
 
 def test_an_empty_stream_of_batches_has_none() -> None:
     assert list(decode_batches(b"", Allowance())) == []
-    assert io.BytesIO(encode_batch([PLAIN])).read(8) == (7).to_bytes(8)
+    assert io.BytesIO(kafka_batch_of(PLAIN)).read(8) == (7).to_bytes(8)
