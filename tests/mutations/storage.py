@@ -227,7 +227,7 @@ EDITS: Final = (
     Edit(
         "the directory of released journal segments is not synced",
         SEGMENTS,
-        "            if old:\n                await self._disk.sync_directory(JOURNAL)\n",
+        "            if old:\n                await sync_names(self._disk, JOURNAL)\n",
         "            if old:\n",
         SEGMENT_NAMES,
     ),
