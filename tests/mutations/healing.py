@@ -1,4 +1,4 @@
-"""Edits of healing: outlines of ledgers, and the sweep that compares them."""
+"""Edits of healing: outlines of ledgers, the sweep that compares them, and copies for places."""
 
 from __future__ import annotations
 
@@ -46,5 +46,12 @@ EDITS: Final = (
         "            yield Outline(first, last, entries)\n",
         "            yield Outline(first, last, last - first + 1)\n",
         ("tests/storage/entries/test_listing.py",),
+    ),
+    Edit(
+        "a bookie counts its entries of a ledger that a stranger began",
+        "quire/storage/maintenance/self_repair.py",
+        "        if not self._storage.state(ledger).is_of(owed.key_check):\n",
+        "        if False:\n",
+        ("tests/storage/maintenance/test_places_and_keys.py",),
     ),
 )
