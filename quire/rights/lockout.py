@@ -34,7 +34,7 @@ def _includes(pattern: str, other: str) -> bool:
     """Return whether `pattern` names each peer that `other` names."""
     if ANONYMOUS.name in (pattern, other):
         return pattern == other
-    if ":" not in other:  # a DNS name, in any case
+    if ":" not in other and not other.endswith(EVERY_PEER):  # a DNS name, in any case
         pattern, other = pattern.lower(), other.lower()
     if not pattern.endswith(EVERY_PEER):
         return pattern == other

@@ -30,7 +30,7 @@ from quire.metastore.layout import RIGHTS
 from quire.metastore.record import RecordFormat
 from quire.rights.roles import Role
 from quire.rights.scopes import EVERYWHERE, Reach
-from quire.wire.identity import ANONYMOUS, Identity, IdentityKind
+from quire.wire.identity import ANONYMOUS, Identity, IdentityKind, dns_identity
 
 FORMAT: Final = RecordFormat("rights", frozenset({"rules"}))
 
@@ -63,7 +63,8 @@ def identity_named(name: str) -> Identity:
         raise InvalidRequestError(f"{name!r} names many peers: name one")
     if name == ANONYMOUS.name:
         return ANONYMOUS
-    return Identity(name, _kind(name))
+    kind = _kind(name)
+    return dns_identity(name) if kind is IdentityKind.DNS else Identity(name, kind)
 
 
 def check_name(name: str) -> str:
@@ -80,9 +81,21 @@ def _kind(name: str) -> IdentityKind:
     return IdentityKind.URI if ":" in name else IdentityKind.DNS
 
 
+def _folded(name: str) -> str:
+    """Return a name as rules are compared by it. A pattern without a colon names URIs, too, so it
+    keeps its case; and no spelling becomes the word for peers without a certificate.
+    """
+    if _kind(name) is IdentityKind.URI or name.endswith(EVERY_PEER):
+        return name
+    folded = dns_identity(name).name
+    return name if folded == ANONYMOUS.name else folded
+
+
 @dataclass(frozen=True, slots=True)
 class AccessRule:
-    """One rule. Rules that say the same are equal, whatever their authors and times."""
+    """One rule. Rules that say the same are equal, whatever their authors and times, and however
+    they spell a DNS name.
+    """
 
     identity: str
     role: Role
@@ -95,6 +108,7 @@ class AccessRule:
 
     def __post_init__(self) -> None:
         check_name(self.identity)
+        object.__setattr__(self, "identity", _folded(self.identity))
 
     def names(self, identity: Identity) -> bool:
         """Return whether the rule is about an identity."""

@@ -82,6 +82,18 @@ def client_identity(name: str) -> Identity:
     return Identity(CLIENT_URI + name, IdentityKind.URI)
 
 
+def dns_identity(name: str) -> Identity:
+    """Return the identity of a DNS name.
+
+    Authorities compare DNS names without case, and sign the spelling that was asked for. So the
+    spelling makes no other peer, with limits of its own. Ids of bookies keep theirs.
+    """
+    folded = name.lower()
+    if folded.endswith(BOOKIE_DOMAIN):
+        folded = name[: -len(BOOKIE_DOMAIN)] + BOOKIE_DOMAIN
+    return Identity(folded, IdentityKind.DNS)
+
+
 def server_name(bookie: BookieId) -> str:
     """Return the DNS name that the certificate of a bookie must have."""
     return bookie + BOOKIE_DOMAIN
@@ -96,23 +108,24 @@ def identity_of(uris: Sequence[str], names: Sequence[str]) -> Identity:
 
     Returns:
         The only URI; without a URI, the only DNS name that is a bookie's; else the only DNS name.
+        Names that differ in case alone are one (`dns_identity`).
 
     Raises:
         AmbiguousIdentityError: there are several that could be meant, or none.
     """
-    bookies = [name for name in names if name.endswith(BOOKIE_DOMAIN)]
-    for found, kind in (
-        (uris, IdentityKind.URI),
-        (bookies, IdentityKind.DNS),
-        (names, IdentityKind.DNS),
+    hosts = [dns_identity(name) for name in names]
+    for found in (
+        [Identity(uri, IdentityKind.URI) for uri in uris],
+        [each for each in hosts if each.bookie],
+        hosts,
     ):
-        distinct = sorted(set(found))
+        distinct = sorted(set(found), key=str)
         if len(distinct) == 1:
-            return Identity(distinct[0], kind)
+            return distinct[0]
         if distinct:
             raise AmbiguousIdentityError(
-                f"its certificate has several names ({', '.join(distinct)}): give it one URI, such "
-                f"as {CLIENT_URI}orders"
+                f"its certificate has several names ({', '.join(map(str, distinct))}): give it one "
+                f"URI, such as {CLIENT_URI}orders"
             )
     raise AmbiguousIdentityError(
         f"its certificate has no alternative name: give it a URI, such as {CLIENT_URI}orders"

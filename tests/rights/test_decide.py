@@ -164,6 +164,21 @@ def test_a_denial_of_a_dns_name_is_not_escaped_by_its_case(denied: str, shown: s
     assert not may(Identity(shown, IdentityKind.DNS), Action.READ, CLUSTER, *rows)
 
 
+def test_rules_that_differ_in_the_case_of_a_dns_name_are_one() -> None:
+    """Else one of them could be revoked, and the other still allow the peer."""
+    rules = [AccessRule(name, Role.READER) for name in ("Host.example", "host.EXAMPLE")]
+    assert rules[0] == rules[1]
+    table = RightsTable().having(rules[:1]).having(rules[1:])
+    assert RightsTable.decode(table.encode()).rules == (AccessRule("host.example", Role.READER),)
+    assert table.without(lambda each: each == rules[1]).rules == ()
+
+
+def test_no_spelling_becomes_the_peers_without_a_certificate() -> None:
+    rule = AccessRule("Anonymous", Role.READER)
+    assert not may(ANONYMOUS, Action.READ, CLUSTER, rule)
+    assert may(Identity("ANONYMOUS", IdentityKind.DNS), Action.READ, CLUSTER, rule)
+
+
 @pytest.mark.parametrize("name", ["quire://client/App", "QUIRE://client/app"])
 def test_a_uri_in_another_case_is_another_peer(name: str) -> None:
     assert not may(identity_named(name), Action.READ, CLUSTER, AccessRule(APP.name, Role.READER))

@@ -108,6 +108,13 @@ def test_a_name_is_of_one_kind() -> None:
             ],
             [],
         ),
+        (
+            [
+                AccessRule("quire*", Role.ADMIN),
+                AccessRule("Quire*", Role.ADMIN, effect=Effect.DENY),
+            ],
+            ["quire*"],  # quire://client/a is one
+        ),
     ],
 )
 def test_the_administrators_are_those_of_the_whole_cluster(

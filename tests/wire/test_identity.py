@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from quire.rights.table import identity_named
 from quire.wire.identity import (
     ANONYMOUS,
     AmbiguousIdentityError,
@@ -12,6 +13,7 @@ from quire.wire.identity import (
     bookie_identity,
     client_identity,
     identity_of,
+    owner_of,
     server_name,
 )
 
@@ -53,6 +55,18 @@ def test_no_identity_is_chosen_among_several(
 ) -> None:
     with pytest.raises(AmbiguousIdentityError, match=reason):
         identity_of(uris, names)
+
+
+@pytest.mark.parametrize("shown", ["app.example", "App.example", "APP.EXAMPLE"])
+def test_a_dns_name_is_one_peer_in_every_spelling(shown: str) -> None:
+    """Authorities sign the spelling that was asked for, and limits are shared out by peers."""
+    found = identity_of([], [shown, "app.example"])
+    assert found == Identity("app.example", IdentityKind.DNS) == identity_named(shown)
+    assert owner_of(found, "10.0.0.7") == "app.example"
+
+
+def test_an_id_of_a_bookie_keeps_its_case() -> None:
+    assert identity_of([], ["B1.Bookie.QUIRE"]).bookie == "B1"
 
 
 def test_a_bookie_is_known_by_its_uri_and_by_its_name() -> None:
