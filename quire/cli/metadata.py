@@ -14,11 +14,11 @@ from quire.cli.output import note, print_json, progress_of
 from quire.cli.settings import Settings, run, with_settings
 from quire.errors import CorruptEntryError, IntegrityError
 from quire.metadata.adopt import adopt as adopt_store
-from quire.metadata.archive import Summary, verify_archive
+from quire.metadata.archive import Archive, Summary
 from quire.metadata.backup import back_up
 from quire.metadata.check import Finding
 from quire.metadata.recordless import RecordlessLedgers
-from quire.metadata.restore import restore as restore_store
+from quire.metadata.restore import restore_archive
 from quire.metastore import create_store, open_store
 from quire.metastore.place import resolve_store
 from quire.metastore.protection import protect_records
@@ -82,10 +82,10 @@ def restore(settings: Settings, file: Path) -> None:
 
 
 async def _restore(settings: Settings, file: Path) -> None:
-    verify_archive(file)  # before a store is made: an empty one would pass for a cluster
-    async with opened(settings, create_store) as store:
-        with progress_of("Restoring records") as on_progress:
-            summary = await restore_store(store, file, on_progress)
+    with Archive(file) as archive:  # before a store is made: an empty one would pass for a cluster
+        async with opened(settings, create_store) as store:
+            with progress_of("Restoring records") as on_progress:
+                summary = await restore_archive(store, archive, on_progress)
     remedy = "Run `quire metadata adopt` next, then start the bookies."
     _print(settings, summary, f"{summary.records} records are restored. {remedy}")
 

@@ -164,7 +164,7 @@ class Archive:
     """
 
     def __init__(self, source: Path) -> None:
-        self._source = source
+        self.source: Final = source
         self._sums = array("I")
         """By line: the checksum of the file up to its end. A million lines take 4 MB."""
         try:
@@ -190,7 +190,7 @@ class Archive:
                 yield item
         if read != self.summary.records:
             raise CorruptStorageError(
-                str(self._source),
+                str(self.source),
                 "it was changed while it was read: put the file back as it was, and repeat",
             )
 
@@ -205,19 +205,19 @@ class Archive:
                 records += 1
         if summary is None or summary.records != records:
             raise CorruptStorageError(
-                str(self._source), "it was cut short: its last line is missing"
+                str(self.source), "it was cut short: its last line is missing"
             )
         return summary
 
     def _items(self) -> Iterator[tuple[Saved | Summary, int]]:
         try:
             self._file.seek(0)
-            yield from _items(self._source, self._file)
+            yield from _items(self.source, self._file)
         except OSError as error:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: OSError) -> ConfigurationError:
-        return ConfigurationError(f"{self._source} cannot be read: {error.strerror or error}")
+        return ConfigurationError(f"{self.source} cannot be read: {error.strerror or error}")
 
     def __enter__(self) -> Self:
         return self

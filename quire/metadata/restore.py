@@ -47,11 +47,27 @@ async def restore(
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     rng: random.Random | None = None,
 ) -> Summary:
+    """Write a backup file into an empty store. See `restore_archive`.
+
+    Raises:
+        ConfigurationError: also when the file cannot be read.
+        CorruptStorageError: also when the file is not a whole backup; nothing is written then.
+    """
+    with Archive(source) as archive:
+        return await restore_archive(store, archive, on_progress, rng)
+
+
+async def restore_archive(
+    store: MetadataStore,
+    archive: Archive,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    rng: random.Random | None = None,
+) -> Summary:
     """Write a backup into an empty store.
 
     Args:
         store: the store to fill. All servers of a ZooKeeper ensemble must be empty.
-        source: the backup file; it is verified as a whole before anything is written.
+        archive: the backup, which was verified as a whole when it was opened.
         on_progress: told of the number of records written, and of how many there are.
         rng: draws the incarnation; by default from the system's entropy.
 
@@ -60,24 +76,23 @@ async def restore(
 
     Raises:
         ConfigurationError: the store is not empty, or the restore of another file was cut short.
-        CorruptStorageError: the file is not a whole backup, or it was written over meanwhile.
+        CorruptStorageError: the file was written over meanwhile, or has no cluster.
 
     Cancellation: repeat the call with the same file.
     """
     cluster: Cluster | None = None
     ruled = False
-    with Archive(source) as archive:
-        summary = archive.summary
-        await _mark(store, summary)
-        for done, record in enumerate(archive.records(), 1):
-            if record.path == CLUSTER:
-                cluster = Cluster.decode(record.value)
-            elif record.path not in (LEDGER_IDS, MARKER):
-                ruled = ruled or record.path == RIGHTS
-                await _write(store, record)
-            on_progress(done, summary.records)
+    summary = archive.summary
+    await _mark(store, summary)
+    for done, record in enumerate(archive.records(), 1):
+        if record.path == CLUSTER:
+            cluster = Cluster.decode(record.value)
+        elif record.path not in (LEDGER_IDS, MARKER):
+            ruled = ruled or record.path == RIGHTS
+            await _write(store, record)
+        on_progress(done, summary.records)
     if cluster is None:
-        raise CorruptStorageError(str(source), f"it has no {CLUSTER}")
+        raise CorruptStorageError(str(archive.source), f"it has no {CLUSTER}")
     skipped = (rng or random.SystemRandom()).randint(1, INCARNATIONS_SKIPPED_MAX)
     begun = replace(
         cluster,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import click.testing
@@ -11,6 +13,11 @@ import pytest
 
 from quire.cli.configuration import CHOICES, long_name
 from quire.cli.root import main
+from quire.metadata.backup import back_up
+from quire.metastore import create_store
+from quire.metastore.cluster import Cluster
+from quire.metastore.layout import CLUSTER
+from quire.metastore.memory import MemoryStore
 
 OWN = {"QUIRE_PASSWORD", "QUIRE_PEER_PASSWORD", "QUIRE_KEY_FILE"}
 OWN |= {"QUIRE_HEALING_DELAY", "QUIRE_AUDITOR", "QUIRE_LABELS"}
@@ -66,6 +73,29 @@ def test_no_store_is_made_for_a_file_that_is_no_backup(tmp_path: Path) -> None:
         words = ["metadata", "restore", str(file), "--store", f"sqlite://{store}"]
         assert click.testing.CliRunner().invoke(main, words).exit_code in (2, 9)
         assert not store.exists()
+
+
+def test_a_store_is_made_of_the_file_that_was_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another file may take its name while the store is made."""
+    file, words = tmp_path / "file", ["metadata", "restore", str(tmp_path / "file"), "--store"]
+
+    async def save() -> None:
+        store = MemoryStore()
+        await store.create(CLUSTER, Cluster("c").encode())
+        await back_up(store, file, 1)
+
+    def create(*given: Any) -> Any:
+        (tmp_path / "other").write_text("no backup")
+        (tmp_path / "other").replace(file)
+        return create_store(*given)
+
+    asyncio.run(save())
+    monkeypatch.setattr("quire.cli.metadata.create_store", create)
+    done = click.testing.CliRunner().invoke(main, [*words, f"sqlite://{tmp_path / 'new.db'}"])
+    assert done.exit_code == 0, done.output
+    assert "records are restored" in done.output
 
 
 def test_rules_that_are_nested_without_end_are_no_rules(tmp_path: Path) -> None:
