@@ -168,3 +168,12 @@ async def test_an_error_names_the_value_and_the_remedy(cluster: LogCluster) -> N
         await client.create_ledger(password="hunter2")  # type: ignore[arg-type]
     assert "hunter2" not in str(found.value)
     await client.close()
+
+
+async def test_no_bounds_are_the_whole_log(cluster: LogCluster) -> None:
+    client: Any = whole_client(cluster)
+    async with await client.open_log(NAME) as log:
+        await log.append(b"0")
+        await log.roll()
+        assert await client.snapshot_log(NAME, bounds=None) == await client.snapshot_log(NAME)
+    await client.close()

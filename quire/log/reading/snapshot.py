@@ -55,9 +55,10 @@ async def take_snapshot(
     Raises `NoSuchLogError`, also while the log is being deleted, `UnreadableError` when too few
     bookies answer for the LAC of an open segment, `NoSuchLedgerError` for a ledger that is missing.
     """
-    check_types(given_or_default(bounds, Bounds))
+    asked = given_or_default(bounds, Bounds)
+    check_types(asked)
     return await look(
-        lambda: describe(log), lambda manifest: _take(manifest, segments, password, bounds)
+        lambda: describe(log), lambda manifest: _take(manifest, segments, password, asked)
     )
 
 
