@@ -128,7 +128,8 @@ def _check_host(host: str) -> None:
     try:
         ipaddress.ip_address(host)
     except ValueError:
-        if not _HOST.fullmatch(host) or len(host) > HOST_CHARACTERS_MAX:
+        is_name = _HOST.fullmatch(host) and not host.rpartition(".")[2].isdigit()
+        if not is_name or len(host) > HOST_CHARACTERS_MAX:
             raise ConfigurationError(
                 f"--host {host!r} is neither a DNS name nor an address: write one such as "
                 "bookie7.example.com, xn--bcher-kva.example or 10.0.0.7"

@@ -68,7 +68,9 @@ def test_an_authority_is_never_replaced_even_if_one_file_is_elsewhere(
     assert names(authority) == [left]
 
 
-@pytest.mark.parametrize("host", ["", "x y", "a=b", "/disk", "a..b", "line\nbreak", "a" * 64, "é"])
+@pytest.mark.parametrize(
+    "host", ["", "x y", "a=b", "/disk", "a..b", "line\nbreak", "a" * 64, "é", "10.0.0.300"]
+)
 def test_a_host_that_no_client_looks_for_gets_no_certificate(authority: Path, host: str) -> None:
     done = issue(authority, "bookie", BOOKIE, "--host", host)
     assert (done.exit_code, done.stdout) == (2, "")
