@@ -1,9 +1,9 @@
 """A client's figures in a registry of its application.
 
 Clients that share a registry are shown as one: counts are added up, also those of clients that
-ended, so that no counter falls. Of the elections the last `KEPT` are remembered: the counters of an
-older one begin anew. A scrape that comes from another thread asks each client's loop, and waits
-`ANSWER_SECONDS` at most; a client that does not answer is shown as it was before.
+ended, so that no counter falls. Of elections the last `ELECTIONS_MAX` are remembered: the counters
+of an older one begin anew. A scrape that comes from another thread asks each client's loop, and
+waits `ANSWER_SECONDS` at most; a client that does not answer is shown as it was before.
 """
 
 from __future__ import annotations
