@@ -159,13 +159,12 @@ class AuditWatch:
         # lost but for its registration.
         bookies = {each.name for each in (*self._world.bookies, *self._world.retired)}
         there = {each for each in bookies if self._was_there(each, looked)} - self._drained
+        # One that left while the auditor looked may have been missing in its eyes.
+        left = {each for each in there if self._changed_at.get(each, 0.0) >= looked}
+        there -= {each for each in left if self._may_be_lost(auditor, each)}
         places = [(each.ledger, place) for each in wanted for place in each.replicas]
         for ledger, place in places:
-            # One that left while the auditor looked may have been missing in its eyes.
-            is_lost = self._changed_at.get(place.old, 0.0) >= looked and self._may_be_lost(
-                auditor, place.old
-            )
-            if place.old in there and not is_lost:
+            if place.old in there:
                 self._check_spread(auditor, ledger, place, text)
         for old in {place.old for _, place in places} - self._drained - there:
             since = self._missing_since(auditor, old)

@@ -43,6 +43,7 @@ from tests.sim.auditors import REQUEST_SECONDS, Auditing, ask, settled
 from tests.sim.checkers import FinalLedger, check_ledger
 from tests.sim.clients import ClientMachine, join
 from tests.sim.history import Append, End, Outcome, require
+from tests.sim.inspection import inspect
 from tests.sim.lights_out import lights_out
 from tests.sim.machines import BookieMachine
 from tests.sim.place_watch import PlaceWatch
@@ -391,7 +392,7 @@ class HealingWorkload:
         async with world.all_ends("healing is done"):
             await join(last, last.run(work))
         for ledger, metadata in sorted(world.metadata_watch.current.items()):
-            final = await world.inspect(metadata, payloads[ledger])
+            final = await inspect(world, metadata, payloads[ledger])
             check_ledger(final, world.ledgers)
             self._check_healed(final)
 

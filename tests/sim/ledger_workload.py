@@ -37,6 +37,7 @@ from tests.sim.checkers import check_ledger
 from tests.sim.clients import ClientMachine, Work, all_ended, join
 from tests.sim.faults import Theme
 from tests.sim.history import Append, End, Outcome, Violation, require
+from tests.sim.inspection import inspect
 from tests.sim.intruder import intrude, replace, squat
 from tests.sim.lights_out import lights_out
 from tests.sim.world import SimWorld
@@ -445,7 +446,7 @@ class LedgerWorkload:
             await lights_out(world)
             await world.mended(self.ledger)
         metadata = world.metadata_watch.current[self.ledger]
-        final = await world.inspect(metadata, payloads, self.password)
+        final = await inspect(world, metadata, payloads, self.password)
         check_ledger(final, world.ledgers)
 
 

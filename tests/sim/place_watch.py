@@ -92,6 +92,7 @@ class PlaceWatch:
             for each in Assignments.decode(path, value).open:
                 for it in each.replicas:
                     self._asked.add((each.ledger, it.first, it.position, it.old, it.new))
+                    self._world.copying.add((it.new, each.ledger))
         if not path.startswith(LEDGERS + "/") or path.count("/") < 4 or not value:
             return
         after = LedgerMetadata.decode(path, value)

@@ -9,6 +9,7 @@ from quire.healing import holes, survey
 from tests.sim.auditors import audit_alone, settled
 from tests.sim.clients import ClientMachine
 from tests.sim.history import require
+from tests.sim.inspection import inspect
 
 if TYPE_CHECKING:
     from tests.sim.healing_workload import HealingWorkload
@@ -34,6 +35,6 @@ async def sweep(work: HealingWorkload, client: ClientMachine) -> None:
     for _, metadata in sorted(world.metadata_watch.current.items()):
         striped = metadata.replication.ensemble > metadata.replication.write_quorum
         if not striped and len(metadata.fragments) == 1:  # an outline is exact there
-            final = await world.inspect(metadata, [])
+            final = await inspect(world, metadata, [])
             for text, there, wanted in final.places(work.damaged()):
                 require(wanted <= there, "H10 a sweep finds every hole", text)

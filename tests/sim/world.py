@@ -2,7 +2,7 @@
 
 `SimWorld` builds machines from a seed's mix, lets the injector reach them, and knows how a run
 ends: first the workload's own time with faults, then `heal`, after which everything that was begun
-must finish in bounded virtual time, then `inspect`, which asks the bookies themselves.
+must finish in bounded virtual time, then the bookies themselves are asked (inspection.py).
 """
 
 from __future__ import annotations
@@ -15,23 +15,14 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 from quire.aio.timing import time_limit
-from quire.bookie import LedgerTail
-from quire.entry import EntryId, LedgerId, Sealer
+from quire.entry import BookieId, EntryId, LedgerId
 from quire.errors import (
-    CorruptEntryError,
     IntegrityError,
-    LedgerDisownedError,
-    NotFoundError,
-    QuireError,
     StoreWentBackError,
 )
 from quire.labels import NOWHERE, Labels
 from quire.ledger.inventory import named_by
-from quire.ledger.metadata import LedgerMetadata
-from quire.run import split_run
-from quire.storage.node import BookieNode
 from quire.testing.sim.loop import SimLoop
-from tests.sim.checkers import FinalLedger
 from tests.sim.clients import ClientMachine
 from tests.sim.damage import FILES_LOST, LATE, RESIZES, Budget, hurt_disk, resize, rot
 from tests.sim.faults import SECOND_PROCESS, STOP, STOP_CLIENT, TO_CLIENTS, WISH, FaultMix, Injector
@@ -115,6 +106,8 @@ class SimWorld(World):
         self.helpers: list[ClientMachine] = []
         """Clients of companions: faults meet them too, and no workload counts on them."""
         self.companions: list[Companion] = []
+        self.copying: set[tuple[BookieId, LedgerId]] = set()
+        """Copies that bookies were asked to make, ever."""
         self.injector = Injector(mix, self, random.Random(f"{seed}:faults"))
         self._injecting: asyncio.Task[None] | None = None
         self.event: Callable[[str, str], None] | None = None
@@ -385,12 +378,15 @@ class SimWorld(World):
         """Whether a bookie is off duty for so long that it takes no entries of a ledger."""
         return any(each.name == bookie and each.has_left(ledger) for each in self.bookies)
 
+    def is_hurt(self, bookie: str) -> bool:
+        """Whether something of a bookie's disk was lost, or may be."""
+        found = (each for each in self.bookies if each.name == bookie)
+        return any(each.was_repaired or bookie in self.loop.ailing for each in found)
+
     def is_excused(self, bookie: str, ledger: LedgerId, entry: EntryId) -> bool:
         """Whether a bookie that was hurt may deny what it vouched for: it is not its own."""
-        machine = next((each for each in self.bookies if each.name == bookie), None)
         metadata = self.metadata_watch.current.get(ledger)
-        is_hurt = machine is not None and (machine.was_repaired or bookie in self.loop.ailing)
-        if not is_hurt or metadata is None:
+        if not self.is_hurt(bookie) or metadata is None:
             return False
         if metadata.is_closed and metadata.last_entry is not None and entry > metadata.last_entry:
             return True
@@ -411,87 +407,6 @@ class SimWorld(World):
         ]
         while any(each.node is None or each.node.doubts(ledger) for each in mending):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
-
-    async def inspect(
-        self, metadata: LedgerMetadata, payloads: list[bytes], password: bytes = b""
-    ) -> FinalLedger:
-        """Gather the final state of a closed ledger from the bookies themselves."""
-        final = FinalLedger(metadata, payloads, lost=self.budget.lost)
-        sealer = Sealer(metadata.ledger, metadata.digest, password)
-        for machine in self.bookies:
-            if await self._vouches(machine, metadata):
-                await self._inspect_bookie(machine, final, sealer)
-        return final
-
-    async def _vouches(self, machine: BookieMachine, metadata: LedgerMetadata) -> bool:
-        """Whether a bookie vouches for a ledger. One that was asked to copy it at the end does not
-        yet; one that has just taken the place ends the limbo as soon as it hears so.
-        """
-        assert machine.node is not None
-        if machine.name not in named_by(metadata):
-            return not machine.node.doubts(metadata.ledger)
-        if not machine.was_repaired and machine not in self.budget.damaged:
-            while machine.node.doubts(metadata.ledger):  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
-        return True
-
-    async def _inspect_bookie(
-        self, machine: BookieMachine, final: FinalLedger, sealer: Sealer
-    ) -> None:
-        held = await self._read_all(machine, final, sealer)
-        for entry, payload in held.items():
-            if machine.name in final.metadata.write_set(entry):
-                final.copies.setdefault(entry, {})[machine.name] = payload
-        assert machine.node is not None
-        if final.ledger in machine.doubted:
-            lacking = sorted(final.owed(machine.name).difference(held))
-            final.lacking[machine.name] = [
-                entry for entry in lacking if await _lacks(machine.node, final, entry)
-            ]
-        if machine in self.budget.damaged:
-            return
-        try:
-            tail = await machine.node.read_tail(final.ledger)
-        except LedgerDisownedError:
-            tail = LedgerTail(fenced=True)
-        self.bookie_watch.check_fence(machine.name, final.ledger, tail)
-        if held or tail.frame is not None:
-            final.hints[machine.name] = tail.hint
-
-    async def _read_all(
-        self, machine: BookieMachine, final: FinalLedger, sealer: Sealer
-    ) -> dict[EntryId, bytes]:
-        node, first, held = machine.node, 0, dict[EntryId, bytes]()
-        assert node is not None
-        while first <= final.last_entry:
-            try:
-                run = await node.read(final.ledger, first, final.last_entry)
-            except (NotFoundError, LedgerDisownedError):
-                break
-            except QuireError:
-                if machine not in self.budget.damaged:
-                    raise
-                first += 1
-                continue
-            for entry, frame in split_run(run):
-                try:
-                    held[entry] = sealer.unseal(entry, frame).payload
-                except CorruptEntryError as error:
-                    text = f"{machine.name} holds a corrupt copy: {error}"
-                    raise Violation("copies are sound", text) from error
-                first = entry + 1
-        return held
-
-
-async def _lacks(node: BookieNode, final: FinalLedger, entry: EntryId) -> bool:
-    """Whether a bookie has an entry neither rotted nor, by now, good again."""
-    try:
-        await node.read(final.ledger, entry, entry)
-    except CorruptEntryError:
-        return False
-    except QuireError:
-        return True
-    return False
 
 
 def _nothing() -> None:
