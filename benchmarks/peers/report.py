@@ -150,15 +150,17 @@ def _rates(results: Results, workloads: Iterable[Workload], others: Sequence[str
         for peer in (OWN, *others):
             rates = [run.per_second for run in results.of(peer, workload.name)]
             cells.append(f"{statistics.median(rates):,.0f}" if rates else "–")
-        for peer in others:
-            found = results.ratios(peer, workload.name)
-            cells.append(
-                f"{statistics.median(found):.2f} [{min(found):.2f}, {max(found):.2f}]"
-                if found
-                else "–"
-            )
+        cells += [_ratio(results.ratios(peer, workload.name)) for peer in others]
         lines.append(_row(workload.name, *cells))
     return [*lines, ""]
+
+
+def _ratio(found: Sequence[float]) -> str:
+    """Return a median, with the worst and the best of several rounds."""
+    if not found:
+        return "–"
+    spread = f" [{min(found):.2f}, {max(found):.2f}]" if len(found) > 1 else ""
+    return f"{statistics.median(found):.2f}{spread}"
 
 
 def _costs(results: Results, workloads: Iterable[Workload], peers: Sequence[str]) -> list[str]:

@@ -60,6 +60,11 @@ def test_the_tables_name_rates_ratios_and_costs() -> None:
     assert "0.50 / 2.0 · 10.0 + 20.0 · 6.0 · 100 · 300" in text
 
 
+def test_one_round_has_no_spread() -> None:
+    text = report.tables(Results(results().runs[:2]), [ALONE])
+    assert f"| {ALONE.name} | 1,000 | 500 | 2.00 |" in text
+
+
 def test_the_first_table_is_of_the_raw_limits() -> None:
     limits = [
         Limit(number, "a sync", rate, 4096, 0.5) for number, rate in enumerate((1e3, 4e3, 2e3))
