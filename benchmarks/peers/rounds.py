@@ -63,12 +63,18 @@ class Rounds:
         workloads: of a round, in order.
         seconds: of a workload.
         limits: measures the raw limits, and tells each step's name as it begins.
+        results: takes the runs in; by default new ones.
     """
 
     def __init__(
-        self, peers: Sequence[Peer], workloads: Sequence[Workload], seconds: float, limits: Limits
+        self,
+        peers: Sequence[Peer],
+        workloads: Sequence[Workload],
+        seconds: float,
+        limits: Limits,
+        results: Results | None = None,
     ) -> None:
-        self.results = Results([])
+        self.results = Results([]) if results is None else results
         self._peers = peers
         self._workloads = workloads
         self._seconds = seconds
@@ -80,16 +86,16 @@ class Rounds:
         )
         self._task = self._progress.add_task("starting")
 
-    async def run(self, rounds: int) -> None:
-        """Start all, warm up, and run so many rounds into `results`. Ends everything, however it
-        goes.
+    async def run(self, rounds: int, first: int = 0) -> None:
+        """Start all, warm up, and run so many rounds into `results`, the first with this number.
+        Ends everything, however it goes.
         """
         a_round = raw.STEPS + sum(w.kind in p.kinds for w in self._workloads for p in self._peers)
         self._progress.update(self._task, total=2 * len(self._peers) + rounds * a_round)
         async with AsyncExitStack() as stack:
             stack.enter_context(self._progress)
             ready = await self._start(stack)
-            for number in range(rounds):
+            for number in range(first, first + rounds):
                 await self._measure_limits(ready, number)
                 for workload in self._workloads:
                     await self._take_turns(ready, workload, number)
