@@ -137,6 +137,7 @@ class ParquetEntries:
         self._base = base
         self._place = _FilePlace(cold, ledger)
         self._firsts: list[EntryId] = []
+        self._checked: CheckedFile
         self._file: Any = self._safely(self._open)
         self._heads: tuple[int, list[_Head]] = (-1, [])
         self._last: tuple[int, list[Entry]] = (-1, [])
@@ -162,7 +163,17 @@ class ParquetEntries:
             raise CorruptStorageError(cold.uri, reason)
         checked.expect([(end, checksum) for _, end, checksum in facts["groups"]])
         self._firsts = [first for first, _, _ in facts["groups"]]
+        self._checked = checked
         return file
+
+    @property
+    def parts(self) -> int:
+        """How many parts have sums in the footer."""
+        return len(self._firsts)
+
+    def check(self, part: int) -> None:
+        """Read a part and compare it with its sum. Raises `CorruptStorageError`."""
+        self._safely(lambda: self._checked.check(part))
 
     def groups(self, first: EntryId, last: EntryId) -> range:
         """The row groups that hold entries."""
@@ -388,6 +399,21 @@ async def open_file(
     except UNSOUND as error:
         return await _open_kept(kept, ledger, error)
     return ColdReader(file, last, kept)
+
+
+async def is_whole(cold: ColdFile, ledger: LedgerId) -> bool:
+    """Whether every part of a segment's file has its sum: one pass, a part in memory at a time.
+
+    Raises `ColdTierError`, and logs what is wrong with the file.
+    """
+    try:
+        file = await in_thread(partial(ParquetEntries, cold, ledger, None))
+        for part in range(file.parts):
+            await in_thread(partial(file.check, part))
+    except UNSOUND as error:
+        _log.warning("%s: bookies keep ledger %d", error, ledger)
+        return False
+    return True
 
 
 async def _open_kept(kept: OpenLedger | None, ledger: LedgerId, error: Exception) -> SegmentSource:
