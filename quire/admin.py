@@ -177,14 +177,17 @@ async def offload(
     Raises:
         NoSuchLogError: the log does not exist.
         ConfigurationError: `target` cannot be used, or pyarrow is missing.
-        ColdTierError: the file system does not answer.
+        ColdTierError: the file system does not answer; or the file of a ledger that an earlier
+            offload kept is missing or damaged, after all other segments are moved. Put the file
+            back, then offload again.
         LogFullError: the log's record has no space for the names of the files.
         CorruptStorageError: a file does not give back what was written.
 
     Cancellation: the segment under way stays where it was. A repetition continues.
 
     Guarantees: every record stays readable at each moment. A ledger is deleted only after its file
-        was written, read back and named (docs/protocol.md, "Logs").
+        was written, read back and named. The file of a ledger that an earlier offload kept is read
+        to its end first (docs/protocol.md, "Logs").
     """
     work = client._logs.offload(name)
     tier, segments = await work.begin(target)
@@ -194,7 +197,9 @@ async def offload(
         await work.commit({segment.number: file})
         moved += [file.uri for each in await work.find([segment.number]) if each.cold == file]
         if not keep_ledgers:
-            await work.release()
+            await work.release([file])
+    if not keep_ledgers:
+        await work.release()  # those of earlier runs
     return moved
 
 

@@ -11,6 +11,7 @@ import quire
 import quire.sync
 from quire import admin
 from quire.errors import (
+    ColdTierError,
     InvalidRequestError,
     ManifestExistsError,
     NoSuchLogError,
@@ -98,6 +99,52 @@ def test_offloaded_segments_are_read_from_files(tmp_path: Path) -> None:
             assert first.ledger not in await client.list_ledgers()
             assert await payloads(client, "orders") == [b"one", b"two"]
             assert (await admin.gc(client)).files == []
+
+    asyncio.run(main())
+
+
+def test_an_offload_gives_up_the_ledgers_that_earlier_ones_kept(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+
+    async def main() -> None:
+        async with MemoryCluster(1) as cluster, quire.connect(cluster.store_uri) as client:
+            log = await client.open_log("orders", OPTIONS)
+            await log.append(b"one")
+            await log.roll()
+            first = (await client.log_info("orders")).segments[0]
+            await admin.offload(client, "orders", str(tmp_path), keep_ledgers=True)
+            assert first.ledger in await client.list_ledgers()
+            assert await admin.offload(client, "orders", str(tmp_path)) == []
+            assert first.ledger not in await client.list_ledgers()
+            assert await payloads(client, "orders") == [b"one"]
+
+    asyncio.run(main())
+
+
+def spoil(uri: str) -> None:
+    """Change the first bytes of a file."""
+    path = Path(uri.removeprefix("file://"))
+    path.write_bytes(path.read_bytes().replace(b"PAR1", b"ROT1", 1))
+
+
+def test_a_damaged_file_keeps_its_ledger_and_stops_no_other_segment(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+
+    async def main() -> None:
+        async with MemoryCluster(1) as cluster, quire.connect(cluster.store_uri) as client:
+            log = await client.open_log("orders", OPTIONS)
+            await log.append(b"one")
+            await log.roll()
+            (uri,) = await admin.offload(client, "orders", str(tmp_path), keep_ledgers=True)
+            spoil(uri)
+            for payload in (b"two", b"three"):
+                await log.append(payload)
+                await log.roll()
+            with pytest.raises(ColdTierError, match=uri):
+                await admin.offload(client, "orders", str(tmp_path))
+            after = (await client.log_info("orders")).segments
+            assert [each.is_on_bookies for each in after[:3]] == [True, False, False]
+            assert await payloads(client, "orders") == [b"one", b"two", b"three"]
 
     asyncio.run(main())
 

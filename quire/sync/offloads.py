@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from quire.log.maintenance.offload import Offload
 from quire.log.manifest.cold_files import ColdFile
@@ -33,9 +33,9 @@ class SyncOffload:
         """See `Offload.find`."""
         return self._portal.call(self._offload.find(numbers))
 
-    def release(self) -> LogManifest:
+    def release(self, written: Collection[ColdFile] | None = None) -> LogManifest:
         """See `Offload.release`."""
-        return self._portal.call(self._offload.release())
+        return self._portal.call(self._offload.release(written))
 
     def gc(self) -> Sequence[str]:
         """See `Offload.gc`."""

@@ -115,6 +115,10 @@ class CheckedFile:
         """Take in where the parts end, and their sums."""
         self._parts = list(parts)
 
+    def check(self, part: int) -> None:
+        """Read a part, by its number, and compare it with its sum."""
+        self._part_at(self._parts[part - 1][0] if part else 0)
+
     def _part_at(self, at: int) -> tuple[int, bytes]:
         """The part that holds a byte: where it begins, and its bytes."""
         if at >= self._footer_start:

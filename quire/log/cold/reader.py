@@ -137,6 +137,7 @@ class ParquetEntries:
         self._base = base
         self._place = _FilePlace(cold, ledger)
         self._firsts: list[EntryId] = []
+        self._checked: CheckedFile
         self._file: Any = self._safely(self._open)
         self._heads: tuple[int, list[_Head]] = (-1, [])
         self._last: tuple[int, list[Entry]] = (-1, [])
@@ -162,7 +163,17 @@ class ParquetEntries:
             raise CorruptStorageError(cold.uri, reason)
         checked.expect([(end, checksum) for _, end, checksum in facts["groups"]])
         self._firsts = [first for first, _, _ in facts["groups"]]
+        self._checked = checked
         return file
+
+    @property
+    def parts(self) -> int:
+        """How many parts have sums in the footer."""
+        return len(self._firsts)
+
+    def check(self, part: int) -> None:
+        """Read a part and compare it with its sum. Raises `CorruptStorageError`."""
+        self._safely(lambda: self._checked.check(part))
 
     def groups(self, first: EntryId, last: EntryId) -> range:
         """The row groups that hold entries."""
@@ -171,12 +182,19 @@ class ParquetEntries:
     def _group_of(self, entry: EntryId) -> int:
         return max(0, bisect_right(self._firsts, entry) - 1)
 
+    def last_of(self, group: int, last: EntryId) -> EntryId:
+        """The last entry of a row group, in a file that ends with `last`."""
+        return self._firsts[group + 1] - 1 if group + 1 < len(self._firsts) else last
+
     def read(self, group: int) -> list[Entry]:
         """Return the entries of a row group."""
+        return self._read(group, lambda: list(self._entries(group)))
+
+    def _read(self, group: int, work: Callable[[], T]) -> T:
         if group in self._damaged:
             raise CorruptStorageError(self._cold.uri, self._damaged[group])
         try:
-            return self._safely(lambda: list(self._entries(group)))
+            return self._safely(work)
         except CorruptStorageError as error:
             self._damaged[group] = error.reason
             raise
@@ -195,7 +213,10 @@ class ParquetEntries:
         """Return an entry's payload as far as `decode_header` looks. Raises `NoSuchEntryError`."""
         group = self._group_of(entry)
         if self._heads[0] != group:
-            self._heads = group, self._safely(lambda: self._list_heads(self._table(group, HEADS)))
+            self._heads = (
+                group,
+                self._read(group, lambda: self._list_heads(self._table(group, HEADS))),
+            )
         for head in self._heads[1]:
             if head.entry == entry:
                 return assemble_batch(bytes(4 * (head.end - head.start)), b"", head.header)
@@ -265,8 +286,8 @@ def _whole(table: Any, name: str) -> Any:
 class ColdReader(Handle):
     """Port `SegmentSource`: a sealed segment in a file.
 
-    As long as bookies keep the segment's ledger, `kept` opens it. It is read from there on when the
-    file turns out to be gone or damaged: the records are not lost.
+    As long as bookies keep the segment's ledger, `kept` opens it. Each row group comes from the
+    file if it can: a group that is damaged, or gone with the file, is read from the ledger.
     """
 
     is_closed: Final = True
@@ -279,34 +300,39 @@ class ColdReader(Handle):
         self._kept = kept
         self._other: SegmentSource | None = None
         self._reading = asyncio.Lock()
+        self._opening = asyncio.Lock()
 
     async def _in_thread(self, work: Callable[[ParquetEntries], T]) -> T:
+        async with self._reading:  # one thread's at a time
+            return await in_thread(partial(work, self._held_file()))
+
+    def _held_file(self) -> ParquetEntries:
         if self._file is None:
             raise HandleClosedError(f"reader of ledger {self.ledger}")
-        async with self._reading:
-            return await in_thread(partial(work, self._file))  # one thread's at a time
+        return self._file
 
     async def _read(
         self,
         from_file: Callable[[ParquetEntries], T],
         from_ledger: Callable[[SegmentSource], Awaitable[T]],
     ) -> T:
-        if self._other is None:
-            try:
-                return await self._in_thread(from_file)
-            except UNSOUND as error:
-                return await from_ledger(await self._open_other(error))
-        return await from_ledger(self._other)
+        try:
+            return await self._in_thread(from_file)
+        except UNSOUND as error:
+            other = await self._open_other(error)
+        return await from_ledger(other)
 
     async def _open_other(self, error: Exception) -> SegmentSource:
         """Return the ledger. Without it, raise the error of the file."""
-        async with self._reading:
+        async with self._opening:  # sound groups are read meanwhile
+            self._held_file()
             if self._other is None:
-                self._other = await _open_kept(self._kept, self.ledger, error)
-        if self._file is None:  # closed meanwhile
-            await self._other.close()
-            raise HandleClosedError(f"reader of ledger {self.ledger}")
-        return self._other
+                other = await _open_kept(self._kept, self.ledger, error)
+                if self._file is None:  # closed meanwhile
+                    await other.close()
+                    self._held_file()
+                self._other = other
+            return self._other
 
     async def last_confirmed(self) -> EntryId:
         """Return the last entry."""
@@ -332,17 +358,18 @@ class ColdReader(Handle):
         """Yield the entries first..last, in lists. Raises `CorruptStorageError` for one missing."""
         end = self._last if last is None else last
         expected = first
-        if self._file is None:
-            raise HandleClosedError(f"reader of ledger {self.ledger}")
-        for group in self._file.groups(first, end):
+        file = self._held_file()
+        for group in file.groups(first, end):
             try:
                 read = await self._in_thread(lambda file, group=group: file.read(group))  # type: ignore[misc]
             except UNSOUND as error:
                 other = await self._open_other(error)
-                async with aclosing(other.read_runs(expected, end)) as runs:
+                last_of_group = min(end, file.last_of(group, end))
+                async with aclosing(other.read_runs(expected, last_of_group)) as runs:
                     async for run in runs:
                         yield run
-                return
+                expected = last_of_group + 1
+                continue
             run = [each for each in read if first <= each.entry <= end]
             for each in run:
                 if each.entry != expected:
@@ -368,8 +395,9 @@ class ColdReader(Handle):
     async def close(self) -> None:
         """Release the file, and the ledger."""
         self._file = None
-        if self._other is not None:
-            await self._other.close()
+        other, self._other = self._other, None
+        if other is not None:
+            await other.close()
 
 
 async def open_file(
@@ -388,6 +416,21 @@ async def open_file(
     except UNSOUND as error:
         return await _open_kept(kept, ledger, error)
     return ColdReader(file, last, kept)
+
+
+async def is_whole(cold: ColdFile, ledger: LedgerId) -> bool:
+    """Whether every part of a segment's file has its sum: one pass, a part in memory at a time.
+
+    Raises `ColdTierError`, and logs what is wrong with the file.
+    """
+    try:
+        file = await in_thread(partial(ParquetEntries, cold, ledger, None))
+        for part in range(file.parts):
+            await in_thread(partial(file.check, part))
+    except UNSOUND as error:
+        _log.warning("%s: bookies keep ledger %d", error, ledger)
+        return False
+    return True
 
 
 async def _open_kept(kept: OpenLedger | None, ledger: LedgerId, error: Exception) -> SegmentSource:

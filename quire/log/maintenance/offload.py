@@ -22,8 +22,9 @@ deleted.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -60,10 +61,12 @@ from quire.log.manifest.page import Summary
 from quire.log.manifest.pages_at_hand import Walk, ask, segment_from
 from quire.log.manifest.record import ManifestRecord
 from quire.log.reading.segment_reader import open_segment
-from quire.log.reading.source import door, parquet
+from quire.log.reading.source import door, is_whole, parquet
 from quire.log.segment_store.port import SegmentStore
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 TOKEN_BITS: Final = 32
 
@@ -268,38 +271,65 @@ class Offload:
         manifest, _ = await self._record.read()
         return await self._record.ask(manifest, lambda now: _numbered(now, numbers))
 
-    async def release(self) -> LogManifest:
-        """Delete the ledgers of all segments that are in files; first move them to `doomed`.
+    async def release(self, written: Collection[ColdFile] | None = None) -> LogManifest:
+        """Delete the ledgers of segments that are in files; first move them to `doomed`.
 
-        A ledger is deleted only if the file exists and has its size and its footer. Otherwise the
-        ledger stays, and readers use it. Raises `NoSuchLogError` and `ColdTierError`. For a missing
-        or damaged file `ColdTierError` is raised after all other ledgers are deleted.
+        A ledger is deleted only if the file exists and is whole. Otherwise the ledger stays, and
+        readers use it.
+
+        Args:
+            written: files that this run has written and read back. Only their ledgers are given up,
+                and a look at the size and the footer is enough. Without it the ledgers of all files
+                are given up. They may have been kept for days, so each file is read to its end.
+
+        Returns:
+            The manifest.
+
+        Raises:
+            NoSuchLogError: the log does not exist.
+            ColdTierError: the file system does not answer; or a file is missing or damaged, after
+                all other ledgers are deleted. Other such files are logged.
         """
         away: list[Segment] = []
-        manifest, _ = await self._record.read()
-        held: list[Segment] = []
-        async for each in Walk(manifest, skips=_is_all_given_up, wants=_is_twice):
-            held.append(each)
-            if len(held) == page_tree.PAGE_ROWS:
-                await self._release(held, away)
-                held = []
-        manifest = await self._release(held, away)
+        if written is not None:
+            among = await self.find(segment_of(file.name) or 0 for file in written)
+            held = [each for each in among if each.cold in written and _is_twice(each)]
+            manifest = await self._release(held, away, _is_there)
+        else:
+            manifest, _ = await self._record.read()
+            held = []
+            async for each in Walk(manifest, skips=_is_all_given_up, wants=_is_twice):
+                held.append(each)
+                if len(held) == page_tree.PAGE_ROWS:
+                    await self._release(held, away, _is_whole)
+                    held = []
+            manifest = await self._release(held, away, _is_whole)
+        lost: list[ColdTierError] = []
         for each in away:
             found = await segment_from(manifest, each.number)
             if found is not None and found.cold is not None and found.cold == each.cold:
-                raise ColdTierError(
-                    found.cold.uri,
+                reason = (
                     "the file is missing or differs from the written file; bookies keep ledger "
                     f"{each.ledger} of segment {each.number}, and readers use it: put the file "
-                    "back, then offload again",
+                    "back, then offload again"
                 )
+                lost.append(ColdTierError(found.cold.uri, reason))
+        for error in lost[1:]:
+            _log.warning("%s", error)
+        if lost:
+            raise lost[0]
         return manifest
 
-    async def _release(self, held: Sequence[Segment], away: list[Segment]) -> LogManifest:
+    async def _release(
+        self,
+        held: Sequence[Segment],
+        away: list[Segment],
+        is_sound: Callable[[ColdFile, LedgerId], Awaitable[bool]],
+    ) -> LogManifest:
         """Delete the ledgers of some segments; add the segments without their file to `away`."""
-        files = [each.cold for each in held if each.cold]
+        files = {each.cold: each.ledger for each in held if each.cold}
         await self._settle(files)
-        there = {each for each in files if await _is_there(each)}
+        there = {file for file, ledger in files.items() if await is_sound(file, ledger)}
         away += [each for each in held if each.cold not in there]
         numbers = [each.number for each in held]
         doomed: list[LedgerId] = []
@@ -396,9 +426,13 @@ async def gc_each(offloads: Iterable[Offload]) -> list[str]:
     return orphans
 
 
-async def _is_there(file: ColdFile) -> bool:
+async def _is_there(file: ColdFile, _: LedgerId) -> bool:
     found: bool = await asyncio.to_thread(door(file.tier).is_there, file, log_id_of(file.uri))
     return found
+
+
+async def _is_whole(file: ColdFile, ledger: LedgerId) -> bool:
+    return await _is_there(file, ledger) and await is_whole(file, ledger)
 
 
 def _check_stays(manifest: LogManifest) -> None:

@@ -43,6 +43,16 @@ async def open_source(
     return await reader.open_file(cold, ledger, last, base, kept)
 
 
+async def is_whole(cold: ColdFile, ledger: int) -> bool:
+    """Whether a segment's file is as it was written, to its last byte.
+
+    Raises `MissingExtraError`, `ColdTierError`.
+    """
+    with _cold(cold.uri):
+        from quire.log.cold import reader
+    return await reader.is_whole(cold, ledger)
+
+
 def parquet(uri: str) -> ModuleType:
     """Return the module that writes files. Raises `MissingExtraError`."""
     with _cold(uri):

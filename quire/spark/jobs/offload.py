@@ -65,7 +65,7 @@ def offload_log(
             work.commit(files)
             now = work.find([number for number, _ in found])
             if not keep_ledgers:
-                work.release()
+                work.release(files.values())
             mine = {each.number for each in now if each.cold in files.values()}
             named |= {number: files[number] for number in mine}
             left = {each.number for each in now if each.cold is None}

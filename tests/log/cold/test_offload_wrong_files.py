@@ -19,7 +19,7 @@ from tests.log.offloading import files, offload, spanned, write_log
 from tests.support.log_cluster import NAME, LogCluster, append_all, numbered
 
 
-@pytest.mark.parametrize("kind", ["zeros", "another file of this size"])
+@pytest.mark.parametrize("kind", ["zeros", "another file of this size", "a damaged part"])
 def test_a_ledger_stays_as_long_as_its_file_is_not_the_one_written(
     tmp_path: Path, kind: str
 ) -> None:
@@ -33,8 +33,12 @@ def test_a_ledger_stays_as_long_as_its_file_is_not_the_one_written(
             other, path, *_ = files(tmp_path)
             whole = path.read_bytes()
             size = len(whole)
-            wrong = bytes(size) if kind == "zeros" else other.read_bytes().rjust(size)[-size:]
-            path.write_bytes(wrong)
+            wrong = {
+                "zeros": bytes(size),
+                "another file of this size": other.read_bytes().rjust(size)[-size:],
+                "a damaged part": whole[:10] + b"\0rot" + whole[14:],
+            }
+            path.write_bytes(wrong[kind])
             gaps: list[Gap] = []
             assert await client.read(on_gap=gaps.append) == records
             assert gaps == []
