@@ -142,6 +142,10 @@ class Credentials:
     validity: Validity
     ca_end: float
     """When the first authority ends."""
+    stamp: Stamp = field(compare=False, repr=False)
+    """The stamp of the files, from before they were read. While they have it, these are their
+    contents.
+    """
 
 
 class _UnusableFiles(NamedTuple):
@@ -224,6 +228,7 @@ def read_credentials(options: TlsOptions, now: float) -> Credentials:
             or names no identity.
     """
     certificate, key, ca = options.files
+    stamp = stamp_of(options.files)
     chain_pem, key_pem, ca_pem = read_file(certificate), read_key(key), read_file(ca)
     leaf = parse_certificates(certificate, chain_pem)[0]
     _check_key(certificate, key, leaf, key_pem)
@@ -240,7 +245,7 @@ def read_credentials(options: TlsOptions, now: float) -> Credentials:
     except AmbiguousIdentityError as error:
         raise CertificateError(str(certificate), f"cannot be used: {error}") from None
     first = min(validity_of(each).end for each in authorities)
-    return Credentials(chain_pem, key_pem, ca_pem, identity, tuple(names), validity, first)
+    return Credentials(chain_pem, key_pem, ca_pem, identity, tuple(names), validity, first, stamp)
 
 
 def read_file(path: Path) -> bytes:
