@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from quire.errors import CertificateError, ConfigurationError
+from quire.tls_files import RETRY_SECONDS
 from quire.wire.certificates import (
     FILE_BYTES_MAX,
-    RETRY_SECONDS,
     Certificates,
     TlsMode,
     TlsOptions,
