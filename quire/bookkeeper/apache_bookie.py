@@ -70,7 +70,9 @@ POLL_SECONDS: Final = 1.5
 """Longest time of one poll: a bookie that has forgotten a ledger's LAC lets it run out."""
 
 POLL_PAUSE_SECONDS: Final = 0.05
-"""Pause after a poll that was answered at once and in vain, as of a ledger never seen."""
+"""Pause after a poll that was answered at once and in vain: for a ledger never seen, or by a bookie
+that has told of news which the tail did not show.
+"""
 
 WAIT_SECONDS_MAX: Final = 300.0
 
@@ -275,6 +277,7 @@ class ApacheBookie:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + min(max(timeout, 0.0), WAIT_SECONDS_MAX)
+        misled = False
         while True:
             tail = await self.read_tail(ledger)
             left = until - loop.time()
@@ -282,9 +285,12 @@ class ApacheBookie:
                 return tail
             seconds = min(left, POLL_SECONDS)
             asked_at = loop.time()
-            may_have_news = await self._poll(ledger, above, seconds)
-            if not may_have_news and loop.time() - asked_at < POLL_PAUSE_SECONDS:
+            has_news = await self._poll(ledger, above, seconds)
+            is_early = loop.time() - asked_at < POLL_PAUSE_SECONDS
+            if is_early and (misled or not has_news):
                 await asyncio.sleep(min(left, POLL_PAUSE_SECONDS))
+            # News that the tail shows end the wait. After other news, polls are not believed.
+            misled = misled or has_news
 
     async def _poll(self, ledger: LedgerId, above: EntryId, seconds: float) -> bool:
         """Have the bookie answer when its LAC is above an entry, or in time; return whether it says

@@ -30,8 +30,10 @@ class ApacheCluster:
         """Return the cluster. Raises `ConfigurationError` for files of certificates that cannot be
         used.
         """
-        context = None if ledgers.tls is None else await asyncio.to_thread(ClientTls, ledgers.tls)
-        return cls(ledgers, context)
+        if ledgers.tls is None:
+            return cls(ledgers, None)
+        clock = asyncio.get_running_loop().time
+        return cls(ledgers, await asyncio.to_thread(ClientTls, ledgers.tls, clock=clock))
 
     @property
     def is_writable(self) -> bool:

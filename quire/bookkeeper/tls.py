@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable
 from functools import partial
 from typing import Final, cast
 
 from quire.bookkeeper.uri import BookieTls
 from quire.errors import ConfigurationError
-from quire.tls_files import refuse_password, stamp_of
+from quire.tls_files import RenewedFiles, refuse_password
 
 _log: Final = logging.getLogger(__name__)
 
@@ -25,13 +26,17 @@ _log: Final = logging.getLogger(__name__)
 class ClientTls:
     """The certificates of this process, and those that it trusts. Reads files.
 
-    Raises `ConfigurationError` for files that cannot be used.
+    Args:
+        options: the files.
+        clock: seconds, as of the event loop.
+
+    Raises:
+        ConfigurationError: the files cannot be used.
     """
 
-    def __init__(self, options: BookieTls) -> None:
-        self._options = options
-        self._seen = stamp_of(_files(options))
-        self._context = _context(options)
+    def __init__(self, options: BookieTls, *, clock: Callable[[], float]) -> None:
+        make = partial(_context, options)
+        self._context = RenewedFiles(_files(options), make, _log, clock=clock)
 
     async def over(
         self, plain: asyncio.Transport, protocol: asyncio.Protocol, host: str
@@ -40,20 +45,8 @@ class ClientTls:
         bookie's certificate is not accepted, or its TLS fails.
         """
         loop = asyncio.get_running_loop()
-        made = await loop.start_tls(plain, protocol, self._newest(), server_hostname=host)
+        made = await loop.start_tls(plain, protocol, self._context.newest(), server_hostname=host)
         return cast("asyncio.Transport", made)
-
-    def _newest(self) -> ssl.SSLContext:
-        """Return the context with the files of now; the one before if they cannot be used."""
-        seen = stamp_of(_files(self._options))
-        if seen != self._seen:
-            try:
-                self._context = _context(self._options)
-            except ConfigurationError as error:
-                _log.warning("certificates are not read again: %s", error)
-            else:
-                self._seen = seen
-        return self._context
 
 
 def _files(options: BookieTls) -> list[str]:

@@ -37,7 +37,7 @@ from quire.extras import needed_for
 from quire.metastore.zookeeper_probe import probe
 from quire.metastore.zookeeper_requests import reason_of
 from quire.metastore.zookeeper_uri import Auth, ZooKeeperOptions
-from quire.tls_files import refuse_password, stamp_of
+from quire.tls_files import RenewedFiles, refuse_password
 
 HANDSHAKES_PER_TIMEOUT: Final = 3
 """A server that is starting may take a connection and never answer it; the session has to survive
@@ -123,9 +123,10 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def __init__(self, options: ZooKeeperOptions, hosts: str) -> None:
         super().__init__()
         self._hosts = len(hosts.split(","))
-        self._options = options
-        self._seen = stamp_of(options.files)
-        self._context = _tls_context(options) if options.tls else None
+        self._context: RenewedFiles[ssl.SSLContext] | None = None
+        if options.tls:
+            make = partial(_tls_context, options)
+            self._context = RenewedFiles(options.files, make, LOG, clock=time.monotonic)
         self.is_tls = options.tls
         self.on_end: Callable[[str], None] = lambda _: None
         self.on_grant: Callable[[float], None] = lambda _: None
@@ -149,10 +150,10 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     def create_connection(self, *arguments: Any, **named: Any) -> socket.socket:
         """Connect. kazoo's own way leaves the socket open when a certificate is refused."""
         named["timeout"] = min(named["timeout"] / self._hosts, CONNECT_SECONDS_MAX)
-        context = self._newest_context()
-        if context is None:
+        if self._context is None:
             plain: socket.socket = super().create_connection(*arguments, **named)
             return plain
+        context = self._context.newest()
         plain = socket.create_connection(named["address"], named["timeout"])
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -160,18 +161,6 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         except BaseException:
             plain.close()
             raise
-
-    def _newest_context(self) -> ssl.SSLContext | None:
-        """Return the context with the files of now; the one before if they cannot be used."""
-        seen = stamp_of(self._options.files)
-        if self.is_tls and seen != self._seen:
-            try:
-                self._context = _tls_context(self._options)
-            except ConfigurationError as error:
-                LOG.warning("files of TLS for ZooKeeper are not read again: %s", error)
-            else:
-                self._seen = seen
-        return self._context
 
 
 def make_client(
@@ -269,7 +258,7 @@ def _tls_context(options: ZooKeeperOptions) -> ssl.SSLContext:
         if options.certificate and options.key:
             refuse = partial(refuse_password, options.key)
             context.load_cert_chain(options.certificate, options.key, refuse)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
         files = ", ".join(filter(None, options.files))
         raise ConfigurationError(f"{files}: no usable certificates and key: {error}") from error
     if not options.verify:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from quire.errors import CertificateError, ConfigurationError
-from quire.tls_files import Stamp, stamp_of
+from quire.tls_files import RenewedFiles, Stamp, stamp_of
 from quire.wire.identity import AmbiguousIdentityError, Identity, identity_of
 
 if TYPE_CHECKING:
@@ -32,11 +32,6 @@ _log = logging.getLogger(__name__)
 
 FILE_BYTES_MAX: Final = 1024 * 1024
 """A bundle of all public authorities has a quarter of it."""
-
-RETRY_SECONDS: Final = 60.0
-"""Files that were refused are read again so often, although they stay as they are: a certificate
-begins to be valid, a clock is set, a shortage of descriptors passes.
-"""
 
 SOON_SECONDS: Final = 7 * 86400.0
 """A certificate that ends within this time is worth a warning at the start."""
@@ -142,14 +137,10 @@ class Credentials:
     validity: Validity
     ca_end: float
     """When the first authority ends."""
-
-
-class _UnusableFiles(NamedTuple):
-    """Files that could not be used."""
-
-    stamp: Stamp
-    reason: str
-    at: float
+    stamp: Stamp = field(compare=False, repr=False)
+    """The stamp of the files, from before they were read. While they have it, these are their
+    contents.
+    """
 
 
 class Certificates:
@@ -168,42 +159,20 @@ class Certificates:
     def __init__(self, options: TlsOptions, *, clock: Callable[[], float]) -> None:
         self.options = options
         self.clock = clock
-        self._held: tuple[Stamp, int, Credentials] = (
-            stamp_of(options.files),
-            1,
-            read_credentials(options, clock()),
+        self._files = RenewedFiles(
+            options.files, lambda: read_credentials(options, clock()), _log, clock=clock
         )
-        self._refused: _UnusableFiles | None = None
+        self._held: tuple[int, Credentials] = 1, self._files.newest()
 
     def current(self) -> tuple[int, Credentials]:
         """Return the credentials and their version, which grows with each change of the files."""
-        stamp, version, held = self._held
-        found = stamp_of(self.options.files)
-        if found == stamp and not self._may_be_usable_now():
-            return version, held
-        try:
-            changed = read_credentials(self.options, self.clock())
-        except CertificateError as error:
-            self._refuse(found, str(error))
-            self._held = found, version, held
-            return version, held
-        self._refused = None
-        if changed != held:
+        version, held = self._held
+        found = self._files.newest()
+        if found != held:
             version += 1
-            _log.info("certificates of %s were read again", changed.identity)
-        self._held = found, version, changed
-        return version, changed
-
-    def _may_be_usable_now(self) -> bool:
-        """Whether files that were refused are worth another look; also after the clock was set."""
-        refused = self._refused
-        return refused is not None and abs(self.clock() - refused.at) >= RETRY_SECONDS
-
-    def _refuse(self, stamp: Stamp, reason: str) -> None:
-        """Note that files cannot be used, and say so unless the same was said before."""
-        before, self._refused = self._refused, _UnusableFiles(stamp, reason, self.clock())
-        if before is None or before[:2] != (stamp, reason):
-            _log.warning("certificates are not read again: %s", reason)
+            _log.info("certificates of %s were read again", found.identity)
+        self._held = version, found
+        return version, found
 
     @property
     def credentials(self) -> Credentials:
@@ -224,6 +193,7 @@ def read_credentials(options: TlsOptions, now: float) -> Credentials:
             or names no identity.
     """
     certificate, key, ca = options.files
+    stamp = stamp_of(options.files)
     chain_pem, key_pem, ca_pem = read_file(certificate), read_key(key), read_file(ca)
     leaf = parse_certificates(certificate, chain_pem)[0]
     _check_key(certificate, key, leaf, key_pem)
@@ -240,7 +210,7 @@ def read_credentials(options: TlsOptions, now: float) -> Credentials:
     except AmbiguousIdentityError as error:
         raise CertificateError(str(certificate), f"cannot be used: {error}") from None
     first = min(validity_of(each).end for each in authorities)
-    return Credentials(chain_pem, key_pem, ca_pem, identity, tuple(names), validity, first)
+    return Credentials(chain_pem, key_pem, ca_pem, identity, tuple(names), validity, first, stamp)
 
 
 def read_file(path: Path) -> bytes:

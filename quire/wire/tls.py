@@ -24,8 +24,8 @@ from typing import Any, Final, TypeAlias
 
 from quire.entry import BookieId
 from quire.errors import CertificateError, ConfigurationError
-from quire.tls_files import refuse_password
-from quire.wire.certificates import Certificates, day
+from quire.tls_files import refuse_password, stamp_of
+from quire.wire.certificates import Certificates, Credentials, day
 from quire.wire.identity import (
     ANONYMOUS,
     AmbiguousIdentityError,
@@ -122,12 +122,15 @@ class Contexts:
         return TlsSession(context, bookie, self.certificates.clock)
 
     def _renew(self) -> None:
-        version, _ = self.certificates.current()
+        version, judged = self.certificates.current()
         if version == self._version:
             return
         try:
+            # OpenSSL reads the files itself: what it has read counts if they are the judged ones.
+            self._compare(judged)
             server = self._context(ssl.PROTOCOL_TLS_SERVER)
             frames, http2 = (self._context(ssl.PROTOCOL_TLS_CLIENT) for _ in range(2))
+            self._compare(judged)
         except CertificateError as error:
             if not self._version:
                 raise
@@ -140,6 +143,14 @@ class Contexts:
             self._server, self._clients = server, {None: frames, HTTP2: http2}
             self._version = version
 
+    def _compare(self, judged: Credentials) -> None:
+        """Raise `CertificateError` unless the files are those that were judged."""
+        files = self.certificates.options.files
+        if stamp_of(files) != judged.stamp:
+            raise CertificateError(
+                str(files[0]), "or its key or authorities were replaced after they were checked"
+            )
+
     def _context(self, protocol: int) -> ssl.SSLContext:
         certificate, key, ca = self.certificates.options.files
         context = ssl.SSLContext(protocol)
@@ -149,9 +160,9 @@ class Contexts:
         if protocol == ssl.PROTOCOL_TLS_SERVER:
             context.num_tickets = 0
         try:
-            context.load_cert_chain(certificate, key)
+            context.load_cert_chain(certificate, key, partial(refuse_password, key))
             context.load_verify_locations(ca)
-        except (ssl.SSLError, OSError) as error:
+        except (OSError, ConfigurationError) as error:  # an SSLError is an OSError
             raise CertificateError(
                 str(certificate), f"is not taken by {ssl.OPENSSL_VERSION}: {error}"
             ) from error

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +39,7 @@ def spoil(tls: TlsOptions) -> None:
 def test_each_connection_shows_the_certificate_of_now(tmp_path: Path) -> None:
     files = Directory(tmp_path)
     mine = files.client("orders")
-    tls = ClientTls(options_of(mine))
+    tls = ClientTls(options_of(mine), clock=time.monotonic)
 
     async def main() -> None:
         seen: asyncio.Queue[str] = asyncio.Queue()
@@ -74,4 +77,41 @@ def test_files_that_cannot_be_used_are_named_at_the_start(tmp_path: Path) -> Non
     mine = Directory(tmp_path).client("orders")
     spoil(mine)
     with pytest.raises(ConfigurationError, match=r"client-orders\.pem"):
-        ClientTls(options_of(mine))
+        ClientTls(options_of(mine), clock=time.monotonic)
+
+
+@pytest.mark.parametrize("name", ["missing.pem", "a\0b"])
+def test_a_file_that_cannot_be_there_is_named(tmp_path: Path, name: str) -> None:
+    mine = options_of(Directory(tmp_path).client("orders"))
+    with pytest.raises(ConfigurationError, match=name):
+        ClientTls(replace(mine, ca=name), clock=time.monotonic)
+
+
+def test_a_client_that_reconnects_reads_and_tells_of_an_unusable_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = Directory(tmp_path).client("orders")
+    tls = ClientTls(options_of(mine), clock=time.monotonic)
+    spoil(mine)
+    made: list[str] = []
+    make = ssl.create_default_context
+
+    def counted(**options: Any) -> ssl.SSLContext:
+        made.append("context")
+        return make(**options)
+
+    monkeypatch.setattr(ssl, "create_default_context", counted)
+
+    class Gone(asyncio.SelectorEventLoop):
+        async def start_tls(self, *arguments: Any, **options: Any) -> None:
+            raise ConnectionResetError("the bookie ends")
+
+    async def main() -> None:
+        for _ in range(4):
+            with pytest.raises(ConnectionResetError):
+                await tls.over(asyncio.Transport(), asyncio.Protocol(), "b1")
+
+    with asyncio.Runner(loop_factory=Gone) as runner:
+        runner.run(main())
+    assert len(made) == 1
+    assert len(caplog.messages) == 1

@@ -88,6 +88,20 @@ async def test_polls_that_are_answered_at_once_are_asked_at_a_measured_pace() ->
         assert far.asked.count(Operation.READ_LAC) <= 25
 
 
+async def test_a_bookie_whose_polls_tell_of_news_that_it_does_not_show_is_asked_slowly() -> None:
+    class Boasting(FakeApacheBookie):
+        async def _poll(self, part: Message, ledger: LedgerId) -> Answer:
+            await asyncio.sleep(0.001)
+            return Status.OK, [(2, ledger), (3, -1), (5, 1 << 40)]
+
+    far = Boasting()
+    async with linked(far) as bookie:
+        await bookie.add(LEDGER, KEY, run_of(0, 1))
+        far.asked.clear()
+        assert (await bookie.wait_tail(LEDGER, 0, 1.0)).hint == 0
+        assert far.asked.count(Operation.READ_LAC) <= 25
+
+
 async def test_news_that_a_poll_tells_of_are_looked_at_at_once() -> None:
     far = FakeApacheBookie()
     loop = asyncio.get_running_loop()

@@ -8,7 +8,9 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import (
@@ -76,6 +78,38 @@ def test_each_connection_shows_the_certificate_of_now(tmp_path: Path) -> None:
         assert shown() == client_identity("renewed").name
         files.authority.client("again").write(tmp_path, "client-orders")
         assert shown() == client_identity("again").name
+
+
+def test_a_client_that_reconnects_reads_and_tells_of_an_unusable_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = Directory(tmp_path).client("orders")
+    client = make_client("127.0.0.1:1", 1.0, options_of(mine), None, Listening(lambda _: None))
+    Path(mine.certificate).write_text("half of a f")
+    made: list[str] = []
+    make = ssl.create_default_context
+
+    def counted(**options: Any) -> ssl.SSLContext:
+        made.append("context")
+        return make(**options)
+
+    def refuse(*_: object) -> None:
+        raise ConnectionRefusedError("the server ends")
+
+    monkeypatch.setattr(ssl, "create_default_context", counted)
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    for _ in range(4):
+        with pytest.raises(ConnectionRefusedError):
+            client.handler.create_connection(address=("b1", 1), hostname=HOST, timeout=1.0)
+    assert len(made) == 1
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("name", ["missing.pem", "a\0b"])
+def test_a_file_that_cannot_be_there_is_named(tmp_path: Path, name: str) -> None:
+    mine = replace(options_of(Directory(tmp_path).client("orders")), ca=name)
+    with pytest.raises(ConfigurationError, match=name):
+        make_client("127.0.0.1:1", 1.0, mine, None, Listening(lambda _: None))
 
 
 def test_a_key_with_a_password_is_refused_and_not_asked_for(tmp_path: Path) -> None:

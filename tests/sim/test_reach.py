@@ -74,7 +74,7 @@ UNREACHED: Final = {
     "metrics/figures.py": "storage/serving/test_metrics.py",
     "metrics/table.py": "metrics",
     "scan.py": "test_scan.py",
-    "tls_files.py": "metastore/test_zookeeper_renewal.py",
+    "tls_files.py": "test_tls_files.py",
     "tracing/opentelemetry.py": "tracing",
     "wire/hello.py": "wire/test_hello.py",
     "errors/certificates.py": "wire/test_tls_ports.py",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import ssl
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +20,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from quire.errors import CertificateError, ConfigurationError
+from quire.tls_files import RETRY_SECONDS
 from quire.wire.certificates import (
     FILE_BYTES_MAX,
-    RETRY_SECONDS,
     Certificates,
     TlsMode,
     TlsOptions,
@@ -28,7 +30,7 @@ from quire.wire.certificates import (
 )
 from quire.wire.identity import client_identity, server_name
 from quire.wire.issuing import DAY, Authority
-from quire.wire.tls import HTTP2, Contexts, serving_context
+from quire.wire.tls import HTTP2, Contexts, TlsError, serving_context
 from tests.wire.certificates import Directory, contexts
 
 
@@ -94,7 +96,8 @@ def of_two_names(options: TlsOptions) -> TlsOptions:
 
 
 def ended(options: TlsOptions) -> TlsOptions:
-    return Directory(Path(options.key).parent).client(seconds=-1.0)
+    name = Path(options.key).stem.removeprefix("client-").removesuffix("-key")
+    return Directory(Path(options.key).parent).client(name, seconds=-1.0)
 
 
 def authority_ended(options: TlsOptions) -> TlsOptions:
@@ -224,22 +227,95 @@ def test_a_certificate_that_begins_later_is_used_once_it_has_begun(
     assert certificates.current()[0] == before[0] + 1
 
 
+def short_of_descriptors(*_: object) -> None:
+    raise CertificateError("client-orders.pem", "too many open files")
+
+
 def test_files_that_could_not_be_loaded_are_loaded_for_a_later_connection(
     files: Directory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = contexts(files.client("orders"))
     version = made.version
     replace_pair(files, "renewed")
-
-    def short_of_descriptors(*_: object) -> None:
-        raise CertificateError("client-orders.pem", "too many open files")
-
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
         patched.setattr(Contexts, "_context", short_of_descriptors)
         assert made.version == version
         assert made.version == version
     assert len(caplog.records) == 1
     assert made.version == version + 1
+
+
+def spoiling_first_load(
+    monkeypatch: pytest.MonkeyPatch, options: TlsOptions, spoil: Callable[[TlsOptions], object]
+) -> None:
+    """Have the files change after they were judged, and before OpenSSL loads them."""
+    load, left = Contexts._context, [spoil]
+
+    def context(made: Contexts, protocol: int) -> ssl.SSLContext:
+        if left:
+            left.pop()(options)
+        return load(made, protocol)
+
+    monkeypatch.setattr(Contexts, "_context", context)
+
+
+def presented(made: Contexts) -> str:
+    """Return the name that a server with these contexts shows."""
+    server, client = made.accept(), made.open("b1")
+    client.begin()
+    with suppress(TlsError):  # the client wants the certificate of a bookie
+        for _ in range(2):
+            list(server.receive(client.outgoing()))
+            list(client.receive(server.outgoing()))
+    return client.peer.identity.name
+
+
+@pytest.mark.parametrize("spoil", [open_to_all, locked, ended])
+def test_files_that_were_refused_are_not_loaded_after_a_load_that_failed(
+    files: Directory, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[TlsOptions], TlsOptions]
+) -> None:
+    options = files.client("orders")
+    made = contexts(options)
+    replace_pair(files, "renewed")
+    with monkeypatch.context() as patched:
+        spoiling_first_load(patched, options, short_of_descriptors)
+        made.open("b1")
+    replace_pair(files, "refused")
+    spoil(options)
+    assert presented(made) == client_identity("orders").name
+    replace_pair(files, "again")
+    assert presented(made) == client_identity("again").name
+
+
+@pytest.mark.parametrize("spoil", [open_to_all, locked, ended])
+def test_files_that_are_replaced_while_they_are_loaded_are_judged_first(
+    files: Directory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    spoil: Callable[[TlsOptions], TlsOptions],
+) -> None:
+    options = files.client("orders")
+    made = contexts(options)
+    replace_pair(files, "renewed")
+
+    def refused(options: TlsOptions) -> None:
+        replace_pair(files, "refused")
+        spoil(options)
+
+    spoiling_first_load(monkeypatch, options, refused)
+    for _ in range(3):
+        assert presented(made) == client_identity("orders").name
+    assert len(caplog.records) == 2, "one is about the files judged, one about those refused"
+
+
+def test_a_key_that_gets_a_password_while_it_is_loaded_is_not_asked_for(
+    files: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = files.client("orders")
+    certificates = Certificates(options, clock=time.time)
+    spoiling_first_load(monkeypatch, options, locked)
+    with pytest.raises(CertificateError, match=r"client-orders-key\.pem has a password"):
+        Contexts(certificates)
 
 
 @pytest.mark.parametrize("protocol", [None, HTTP2])

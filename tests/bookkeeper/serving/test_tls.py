@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -58,7 +59,8 @@ async def served(
 async def linked(scene: Scene, options: TlsOptions | None, ca: Path) -> AsyncIterator[ApacheBookie]:
     """A client of quire's with START_TLS, with a certificate or without one."""
     certificate, key = (None, None) if options is None else map(str, options.files[:2])
-    tls = ClientTls(BookieTls(str(ca), certificate, key, names=False))
+    mine = BookieTls(str(ca), certificate, key, names=False)
+    tls = ClientTls(mine, clock=time.monotonic)
     far = ApacheBookie(BookieAddress("b1", scene.address), request_timeout=SOON, tls=tls)
     try:
         yield far
