@@ -277,6 +277,25 @@ def test_a_key_is_written_into_no_file_that_is_there(files: Directory, tmp_path:
     assert not key.is_symlink()
 
 
+def test_a_key_is_written_into_no_file_that_comes_at_that_moment(
+    files: Directory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user may make it again after it was removed."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.touch(0o666)
+    unlink = Path.unlink
+
+    def plant(path: Path, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok=missing_ok)
+        path.symlink_to(elsewhere)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", plant)
+        with pytest.raises(CertificateError, match="File exists"):
+            files.authority.pair.write(tmp_path, "ca")
+    assert elsewhere.read_bytes() == b""
+
+
 def test_a_port_s_key_with_a_password_is_refused_and_not_asked_for(files: Directory) -> None:
     options = locked(files.client("orders"))
     with pytest.raises(ConfigurationError, match=r"client-orders-key\.pem has a password"):
