@@ -10,12 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    PrivateFormat,
-    load_pem_private_key,
-)
 
 from quire.errors import CertificateError, ConfigurationError
 from quire.wire.certificates import (
@@ -29,7 +23,7 @@ from quire.wire.certificates import (
 from quire.wire.identity import client_identity, server_name
 from quire.wire.issuing import DAY, Authority
 from quire.wire.tls import HTTP2, Contexts, serving_context
-from tests.wire.certificates import Directory, contexts
+from tests.wire.certificates import Directory, contexts, locked
 
 
 @pytest.fixture
@@ -65,13 +59,6 @@ def not_pem(options: TlsOptions) -> TlsOptions:
 
 def not_a_key(options: TlsOptions) -> TlsOptions:
     Path(options.key).write_bytes(Path(options.certificate).read_bytes())
-    return options
-
-
-def locked(options: TlsOptions) -> TlsOptions:
-    key = load_pem_private_key(Path(options.key).read_bytes(), None)
-    password = BestAvailableEncryption(b"secret")
-    Path(options.key).write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, password))
     return options
 
 
