@@ -116,6 +116,7 @@ class Client(LogClient):
             (`OutcomeUnknownError`, `LeadershipLostError`, `SessionExpiredError`, or a group of
             them). The log is closed before the leadership ends, so the successor needs no recovery.
         """
+        options = given_or_default(options, LogOptions)
         stands = self.election(election or name, candidate, session_timeout=session_timeout)
 
         async def open_log(is_leader: Callable[[], bool]) -> Log:

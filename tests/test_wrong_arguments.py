@@ -13,7 +13,9 @@ import pytest
 from quire.errors import InvalidRequestError
 from quire.ledger.options import LedgerOptions
 from quire.log.records.position import AtCursor, AtTxid
+from quire.metastore.layout import LEDGER_IDS
 from tests.support.log_cluster import NAME, LogCluster, whole_client
+from tests.support.store_dump import dump
 
 Call = Callable[[Any], Any]
 
@@ -79,7 +81,7 @@ OF_A_CLIENT: Final[dict[str, Call]] = {
     "open_ledger by text": lambda client: client.open_ledger("5"),
     "open_ledger by nothing": lambda client: client.open_ledger(None),
     "open_ledger_without_recovery": lambda client: client.open_ledger_without_recovery(1.5),
-    "open_ledger with a password": lambda client: _open_ledger(client),
+    "open_ledger with a password": lambda client: client.open_ledger(0, password="text"),
     "delete_ledger by text": lambda client: client.delete_ledger("5", force=True),
     "ledger_info by text": lambda client: client.ledger_info("5"),
     "ledger_inventory by text": lambda client: client.ledger_inventory("5"),
@@ -100,15 +102,15 @@ OF_A_LEDGER: Final[dict[str, Call]] = {
 }
 
 
+LEAVES: Final = {
+    "create_ledger with text": LEDGER_IDS,
+}
+"""Where calls write before they look at the argument: an id that is never used."""
+
+
 async def _read(client: Any, **options: Any) -> None:
     async with client.read_log(NAME, **options) as reader:
         await anext(reader)
-
-
-async def _open_ledger(client: Any) -> None:
-    async with await client.create_ledger() as writer:
-        await writer.append(b"x")
-    await client.open_ledger(writer.ledger, password="text")
 
 
 async def _lead(client: Any, options: Any) -> None:
@@ -127,8 +129,10 @@ async def test_a_log_refuses_it(cluster: LogCluster, name: str) -> None:
     client = whole_client(cluster)
     async with await client.open_log(NAME) as log:
         await log.append(b"0")
+        before = await dump(cluster.store)
         with pytest.raises(InvalidRequestError):
             await _made(ON_A_LOG[name], log)
+        assert await dump(cluster.store) == before
         assert (await log.append(b"1")).offset == 1
     await client.close()
 
@@ -138,9 +142,13 @@ async def test_a_client_refuses_it(cluster: LogCluster, name: str) -> None:
     client = whole_client(cluster)
     async with await client.open_log(NAME) as log:
         await log.append(b"0")
+        before = await dump(cluster.store)
         with pytest.raises(InvalidRequestError):
             await _made(OF_A_CLIENT[name], client)
-    assert await client.list_logs() == [NAME]
+        after = await dump(cluster.store)
+        changed = [path for path, found in after.items() if found != before.get(path)]
+        assert before.keys() <= after.keys()
+        assert all(path.startswith(LEAVES.get(name, " ")) for path in changed), changed
     await client.close()
 
 
@@ -150,8 +158,10 @@ async def test_a_reader_of_a_ledger_refuses_it(cluster: LogCluster, name: str) -
     async with await client.create_ledger() as writer:
         await writer.append(b"0")
     async with await client.open_ledger(writer.ledger) as reader:
+        before = await dump(cluster.store)
         with pytest.raises(InvalidRequestError):
             await _made(OF_A_LEDGER[name], reader)
+        assert await dump(cluster.store) == before
         assert (await reader.read_entry(0)).payload == b"0"
     await client.close()
 

@@ -16,15 +16,7 @@ from quire.bookkeeper.uri import BookieTls
 from quire.errors import ConfigurationError
 from quire.wire.certificates import TlsOptions
 from quire.wire.identity import client_identity
-from tests.wire.certificates import Directory
-
-
-def serving_context(tls: TlsOptions) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tls.certificate, tls.key)
-    context.load_verify_locations(tls.ca)
-    context.verify_mode = ssl.CERT_REQUIRED
-    return context
+from tests.wire.certificates import Directory, asking_context
 
 
 def options_of(tls: TlsOptions) -> BookieTls:
@@ -48,7 +40,7 @@ def test_each_connection_shows_the_certificate_of_now(tmp_path: Path) -> None:
             seen.put_nowait(writer.get_extra_info("peercert")["subjectAltName"][0][1])
             writer.close()
 
-        context = serving_context(files.bookie())
+        context = asking_context(files.bookie())
         server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
         port = server.sockets[0].getsockname()[1]
 

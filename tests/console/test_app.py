@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+from starlette.requests import ClientDisconnect
 
 import quire
 from quire.console.access import HEADERS
@@ -450,6 +451,33 @@ async def test_tails_that_come_together_are_bounded(
         assert statuses[-1] == 200, "one that has ended is not counted"
         await shown.console.end()
         await asyncio.gather(*open_tails, return_exceptions=True)
+
+
+@pytest.mark.parametrize("parts", [0, 1, 2])
+async def test_a_tail_whose_client_leaves_is_closed(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch, parts: int
+) -> None:
+    """Whatever the client has by then: the head of the answer, or parts of it."""
+    made: list[AsyncGenerator[str, None]] = []
+    takes = iter(range(parts))
+
+    async def take(message: Any) -> None:
+        if next(takes, None) is None:
+            raise OSError("the client left")
+
+    async with console_of(cluster) as shown:
+        await fill(shown)
+        make_events = shown.console._events
+
+        def keep(*given: Any) -> AsyncGenerator[str, None]:
+            made.append(make_events(*given))
+            return made[-1]
+
+        monkeypatch.setattr(shown.console, "_events", keep)
+        with pytest.raises(ClientDisconnect):
+            await shown.console.app(scope_of("GET", "/tail", b"log=orders&from=0"), leave, take)
+        (events,) = made
+        assert await anext(events, None) is None
 
 
 async def test_a_token_that_does_not_come_is_not_waited_for(cluster: MemoryCluster) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from quire.errors import NoSuchLogError
 from quire.gateway.readiness import LOOK_SECONDS, StoreLook
+from quire.metastore.layout import LOGS
 from quire.testing.cluster import MemoryCluster
 from tests.gateway.test_app import serving
 
@@ -29,17 +32,25 @@ async def test_one_question_answers_all_callers_of_a_second() -> None:
     assert asked == 2
 
 
-async def test_strangers_that_ask_whether_a_gateway_is_ready_do_not_list_all_logs() -> None:
+async def test_strangers_that_ask_whether_a_gateway_is_ready_do_not_list_all_logs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with serving(MemoryCluster()) as one:
-        listed, list_logs = 0, one.gateway.client.list_logs
+        store = one.gateway.client._store
+        listed: list[str] = []
+        children = store.children
 
-        async def counting() -> list[str]:
-            nonlocal listed
-            listed += 1
-            return await list_logs()
+        async def counting(path: str) -> list[str]:
+            listed.extend([path] if path.startswith(LOGS) else [])
+            return await children(path)
 
-        one.gateway.client.list_logs = counting  # type: ignore[method-assign]
-        one.gateway.store = StoreLook(one.gateway.client.list_logs)
+        monkeypatch.setattr(store, "children", counting)
+        assert (await one.http.get("/readyz")).status_code == 200
+        once = list(listed)
+        assert once, "the gateway asks the store"
         for _ in range(10):
             assert (await one.http.get("/readyz")).status_code == 200
-        assert listed == 1
+        assert listed == once
+        await asyncio.sleep(LOOK_SECONDS)
+        assert (await one.http.get("/readyz")).status_code == 200
+        assert listed == 2 * once

@@ -23,19 +23,11 @@ from quire.gateway.reads import paced, stream_events
 from quire.gateway.sending import counted
 from quire.testing.cluster import MemoryCluster
 from tests.gateway.test_app import RECORDS, Served, serving
+from tests.support.freed import FreedBytes
 
 LARGE = "x" * (2 * COUNTED_BYTES)
 
 TAIL = "/v1/logs/orders/tail"
-
-
-class Part(bytes):
-    """A part of a stream; it is told when nothing holds it any more."""
-
-    gone = 0
-
-    def __del__(self) -> None:
-        Part.gone += 1
 
 
 class SlowClient:
@@ -204,20 +196,22 @@ async def test_a_stream_without_space_for_its_part_ends_and_can_go_on() -> None:
 async def test_a_stream_that_waits_holds_no_part(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quire.gateway.reads.event_of", lambda record: Part(event_of(record)))
+    freed = FreedBytes()
+    monkeypatch.setattr(
+        "quire.gateway.reads.event_of", lambda record: freed.watch(event_of(record))
+    )
     async with serving(cluster) as one:
         await one.append(LARGE)
         opening = partial(Consumers().stream, "http", "a", "orders")
         source = paced(stream_events(one.gateway.client, "orders", 0), lambda *_: 0.0, opening)
         stream = counted(one.gateway.admission, source)
         assert (await anext(stream)).startswith(b": the stream begins")
-        gone = Part.gone
         assert LARGE.encode() in await anext(stream)
         assert await anext(stream) == b"", "after which the client has the part"
         coming = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(1)
         assert not coming.done()
-        assert Part.gone == gone + 1
+        assert freed.count == 1
         coming.cancel()
         await asyncio.gather(coming, return_exceptions=True)
         await stream.aclose()

@@ -258,6 +258,17 @@ def test_a_link_that_is_closed_makes_no_connection() -> None:
     linked(body)
 
 
+def test_a_closed_link_opens_no_connection_for_a_later_subscriber() -> None:
+    async def body(link: NewsLink, calls: list[Call]) -> None:
+        await subscribe(link)
+        await link.close()
+        with pytest.raises(BookieUnavailableError, match=news_link.CLOSED):
+            await link.subscribe(7, 3, 4, 10.0)
+        assert len(calls) == 1
+
+    linked(body)
+
+
 def test_subscribers_at_a_silent_bookie_wait_together() -> None:
     async def body(link: NewsLink, calls: list[Call]) -> None:
         now = asyncio.get_running_loop().time

@@ -13,7 +13,7 @@ from quire.metastore.zookeeper_probe import probe
 
 CHUNK = b"Node count: " + b"7" * 65_536
 CHUNKS = 1000
-CRUMBS = 100
+CRUMBS = 1000
 
 
 class Talker:

@@ -13,19 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    PrivateFormat,
-    load_pem_private_key,
-)
 
 from quire.errors import ConfigurationError
 from quire.metastore.zookeeper_client import Listening, make_client
 from quire.metastore.zookeeper_uri import ZooKeeperOptions
 from quire.wire.certificates import TlsOptions
 from quire.wire.identity import client_identity, server_name
-from tests.wire.certificates import Directory
+from tests.wire.certificates import Directory, asking_context, locked
 
 HOST = server_name("b1")
 
@@ -33,10 +27,7 @@ HOST = server_name("b1")
 @contextmanager
 def serving(tls: TlsOptions) -> Iterator[tuple[int, queue.Queue[str]]]:
     """A server that asks for certificates; yields its port and the URIs of its clients."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tls.certificate, tls.key)
-    context.load_verify_locations(tls.ca)
-    context.verify_mode = ssl.CERT_REQUIRED
+    context = asking_context(tls)
     seen: queue.Queue[str] = queue.Queue()
 
     def serve() -> None:
@@ -113,9 +104,6 @@ def test_a_file_that_cannot_be_there_is_named(tmp_path: Path, name: str) -> None
 
 
 def test_a_key_with_a_password_is_refused_and_not_asked_for(tmp_path: Path) -> None:
-    mine = Directory(tmp_path).client("orders")
-    key = load_pem_private_key(Path(mine.key).read_bytes(), None)
-    password = BestAvailableEncryption(b"secret")
-    Path(mine.key).write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, password))
+    mine = locked(Directory(tmp_path).client("orders"))
     with pytest.raises(ConfigurationError, match=r"client-orders-key\.pem has a password"):
         make_client("127.0.0.1:1", 1.0, options_of(mine), None, Listening(lambda _: None))

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from quire.wire.certificates import Certificates, TlsMode, TlsOptions
 from quire.wire.issuing import DAY, Authority, Pair
@@ -42,3 +50,20 @@ class Directory:
 
 def contexts(options: TlsOptions, clock: Callable[[], float] = time.time) -> Contexts:
     return Contexts(Certificates(options, clock=clock))
+
+
+def asking_context(options: TlsOptions) -> ssl.SSLContext:
+    """The context of a server that asks its clients for certificates."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(options.certificate, options.key)
+    context.load_verify_locations(options.ca)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def locked(options: TlsOptions) -> TlsOptions:
+    """Give the key a password, in its file."""
+    key = load_pem_private_key(Path(options.key).read_bytes(), None)
+    password = BestAvailableEncryption(b"secret")
+    Path(options.key).write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, password))
+    return options

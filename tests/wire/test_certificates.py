@@ -12,12 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    PrivateFormat,
-    load_pem_private_key,
-)
 
 from quire.errors import CertificateError, ConfigurationError
 from quire.tls_files import RETRY_SECONDS
@@ -31,7 +25,7 @@ from quire.wire.certificates import (
 from quire.wire.identity import client_identity, server_name
 from quire.wire.issuing import DAY, Authority
 from quire.wire.tls import HTTP2, Contexts, TlsError, serving_context
-from tests.wire.certificates import Directory, contexts
+from tests.wire.certificates import Directory, contexts, locked
 
 
 @pytest.fixture
@@ -67,13 +61,6 @@ def not_pem(options: TlsOptions) -> TlsOptions:
 
 def not_a_key(options: TlsOptions) -> TlsOptions:
     Path(options.key).write_bytes(Path(options.certificate).read_bytes())
-    return options
-
-
-def locked(options: TlsOptions) -> TlsOptions:
-    key = load_pem_private_key(Path(options.key).read_bytes(), None)
-    password = BestAvailableEncryption(b"secret")
-    Path(options.key).write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, password))
     return options
 
 
@@ -351,6 +338,25 @@ def test_a_key_is_written_into_no_file_that_is_there(files: Directory, tmp_path:
     assert elsewhere.read_bytes() == b""
     assert key.stat().st_mode & 0o777 == 0o600
     assert not key.is_symlink()
+
+
+def test_a_key_is_written_into_no_file_that_comes_at_that_moment(
+    files: Directory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user may make it again after it was removed."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.touch(0o666)
+    unlink = Path.unlink
+
+    def plant(path: Path, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok=missing_ok)
+        path.symlink_to(elsewhere)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", plant)
+        with pytest.raises(CertificateError, match="File exists"):
+            files.authority.pair.write(tmp_path, "ca")
+    assert elsewhere.read_bytes() == b""
 
 
 def test_a_port_s_key_with_a_password_is_refused_and_not_asked_for(files: Directory) -> None:

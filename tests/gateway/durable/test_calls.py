@@ -15,20 +15,12 @@ from quire.gateway.durable.streams import Streams
 from quire.log.leader.log import Log
 from quire.testing.cluster import MemoryCluster
 from tests.gateway.test_app import ANNOUNCED, Served, serving
+from tests.support.freed import FreedBytes
 
 URL = "/v1/stream/chat"
 TEXT = {"Content-Type": "text/plain"}
 JSON = {"Content-Type": "application/json"}
 CLOSED = {"Stream-Closed": "true"}
-
-
-class Part(bytes):
-    """A part of a stream; it is told when nothing holds it any more."""
-
-    gone = 0
-
-    def __del__(self) -> None:
-        Part.gone += 1
 
 
 @pytest.fixture
@@ -330,17 +322,16 @@ async def test_the_connection_of_events_ends_after_a_minute(cluster: MemoryClust
 async def test_a_stream_of_events_that_waits_holds_nothing(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = live._said
-    monkeypatch.setattr(live, "_said", lambda *given: Part(said(*given)))
+    said, freed = live._said, FreedBytes()
+    monkeypatch.setattr(live, "_said", lambda *given: freed.watch(said(*given)))
     async with serving(cluster) as one:
         await one.http.put(URL, headers=TEXT, content="a")
         streams = one.gateway.streams
         found = await streams.find("chat")
         source = live.events(streams, "chat", found, None, None, lambda: None, lambda *_: 0.0)
-        gone = Part.gone
         assert b"data:a" in await anext(source)
         assert await anext(source) == live.COMMENT
-        assert Part.gone == gone + 1
+        assert freed.count == 1
         await source.aclose()
 
 

@@ -38,6 +38,7 @@ from quire.wire.framed_reads import (
 from quire.wire.reads import PART_BYTES_MAX
 from quire.wire.transport import EOF
 from tests.rights.test_doors import Keeper
+from tests.support.freed import FreedBytes
 from tests.support.virtual import virtually
 
 SEALER = Sealer(7, DigestKind.CRC32C, b"")
@@ -45,15 +46,6 @@ SEALER = Sealer(7, DigestKind.CRC32C, b"")
 
 def run_of(entry: int, size: int = 100) -> bytes:
     return pack_run([SEALER.seal(entry, -1, 1, b"x" * size)])
-
-
-class Run(bytes):
-    """A run; it is told when nothing holds it any more."""
-
-    gone = 0
-
-    def __del__(self) -> None:
-        Run.gone += 1
 
 
 class SlowBookie(MemoryBookie):
@@ -64,6 +56,8 @@ class SlowBookie(MemoryBookie):
         self.may_answer = asyncio.Event()
         self.may_answer.set()
         self.reading = 0
+        self.freed = FreedBytes()
+        """Of the runs of its answers."""
 
     async def read(
         self,
@@ -81,7 +75,7 @@ class SlowBookie(MemoryBookie):
         finally:
             self.reading -= 1
         found = super().read(ledger, first, last, fence_key=fence_key, bytes_max=bytes_max)
-        return Run(await found)
+        return self.freed.watch(await found)
 
 
 class Talk:
@@ -455,14 +449,13 @@ def test_a_read_that_is_refused_late_holds_nothing_while_it_is_told() -> None:
     keeper = Keeper()
 
     async def body(bookie: SlowBookie, talk: Talk, _: Reception) -> None:
-        gone = Run.gone
         bookie.may_answer.clear()
         talk.room.clear()
         await talk.ask(1)
         keeper.denied = {Action.READ}
         bookie.may_answer.set()
         await talk.settled()
-        assert Run.gone == gone + 1
+        assert bookie.freed.count == 1
         talk.room.set()
         await talk.settled()
         assert talk.heard() == {1: NotPermittedError}
@@ -473,11 +466,10 @@ def test_a_read_that_is_refused_late_holds_nothing_while_it_is_told() -> None:
 def test_a_read_without_space_for_its_answer_holds_nothing_while_it_is_told() -> None:
     async def body(bookie: SlowBookie, talk: Talk, _: Reception) -> None:
         await bookie.add(7, SEALER.access_key, run_of(3, 400_000))
-        gone = Run.gone
         talk.room.clear()
         for number in (1, 2, 3):
             await talk.ask(number, 3, bytes_max=1)
-        assert Run.gone == gone + 1, "two are sent"
+        assert bookie.freed.count == 1, "two are sent"
         talk.room.set()
         await talk.settled()
         assert talk.heard()[3] is BookieBusyError
