@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Protocol, cast
@@ -92,12 +92,36 @@ class ConnectionTable(Protocol):
         ...
 
     def speak(self, connection: TimedProtocol, /) -> None:
-        """Note that a connection has sent a request."""
+        """Note that a request of a connection was permitted."""
+        ...
+
+    def work(self, connection: TimedProtocol, /) -> None:
+        """Note that a connection has a request under way: it is not ended for another one."""
+        ...
+
+    def rest(self, connection: TimedProtocol, /) -> None:
+        """Note that a connection has no request under way."""
         ...
 
     def leave(self, connection: TimedProtocol, /) -> None:
         """Forget a connection. Harmless if it is not counted."""
         ...
+
+
+_PERMITTED: Final = "quire.permitted"
+"""The key in a request's state; the value tells its connection that the request is permitted."""
+
+
+def permit(scope: Mapping[str, Any]) -> None:
+    """Tell a request's connection that the request is permitted: its sender is no stranger.
+
+    Harmless for a request of another server.
+    """
+    scope.get("state", {}).get(_PERMITTED, _tell_no_connection)()
+
+
+def _tell_no_connection() -> None:
+    """Another server has the connection."""
 
 
 class TimedProtocol(H11Protocol):
@@ -110,6 +134,8 @@ class TimedProtocol(H11Protocol):
     def __init__(self, *args: Any, table: ConnectionTable | None = None, **more: Any) -> None:
         super().__init__(*args, **more)
         self._table = table
+        self._is_known = False
+        self.app_state = {**self.app_state, _PERMITTED: self._permitted}
         self.conn = _OneLengthConnection(h11.SERVER)
         self._head_until: float | None = None
         self._taking: asyncio.TimerHandle | None = None
@@ -124,8 +150,7 @@ class TimedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Wait for the rest of a request that has begun."""
         super().data_received(data)
-        if self._table is not None and self.cycle is not None:
-            self._table.speak(self)
+        self._note_work()
         if self.transport.is_closing():
             self._await_taking()
         elif self.cycle is not None and not self.cycle.response_complete:
@@ -133,9 +158,36 @@ class TimedProtocol(H11Protocol):
         else:
             self._await_head()
 
+    def _permitted(self) -> None:
+        self._is_known = True
+        if self._table is not None:
+            self._table.speak(self)
+            self._note_work()
+
+    def _note_work(self) -> None:
+        if self._table is None:
+            return
+        if self._is_under_way():
+            self._table.work(self)
+        else:
+            self._table.rest(self)
+
+    def _is_under_way(self) -> bool:
+        """Return whether a request is under way. A stranger's is not while the application waits
+        for the stranger: a request could be begun and not sent, or its answer not taken.
+        """
+        is_answered = self.cycle is None or self.cycle.response_complete
+        if not self._is_known:
+            return not (is_answered or self.cycle.more_body or self.flow.write_paused)
+        is_taken = self.transport.get_write_buffer_size() == 0
+        return not (is_answered and is_taken and self._is_between_requests())
+
+    def _is_between_requests(self) -> bool:
+        return self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
+
     def _await_head(self) -> None:
         now = self.loop.time()
-        if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
+        if self._is_between_requests():
             until = now + self.timeout_keep_alive
             self._head_until = None
         else:  # further bytes give a client no further time
@@ -160,17 +212,20 @@ class TimedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Limit the end of a connection that takes no further request."""
         super().on_response_complete()
+        self._note_work()
         if self.transport.is_closing():
             self._await_taking()
 
     def pause_writing(self) -> None:
         """Wait until the client takes something."""
         super().pause_writing()
+        self._note_work()
         self._await_taking()
 
     def resume_writing(self) -> None:
         """Go on: the client has taken nearly all."""
         super().resume_writing()
+        self._note_work()
         if not self.transport.is_closing():
             self._end_taking()
 
