@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +20,12 @@ from quire.http_server import (
     TAKE_SECONDS,
     ConnectionTable,
     TimedProtocol,
+    bind,
     permit,
+    serve_application,
 )
+from quire.wire.issuing import DAY
+from tests.wire.certificates import authority
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
@@ -113,7 +121,12 @@ def connected(
     config = uvicorn.Config(
         application, log_config=None, lifespan="off", timeout_keep_alive=IDLE_SECONDS, ws="none"
     )
-    return Wire(TimedProtocol(config, ServerState(), {}, table=table), takes=takes)
+    protocol = TimedProtocol(config, ServerState(), {}, table=table)
+    has_place = protocol.enter()
+    wire = Wire(protocol, takes=takes)
+    if not has_place:
+        wire.abort()
+    return wire
 
 
 async def test_a_connection_without_a_request_is_closed() -> None:
@@ -316,3 +329,63 @@ async def test_a_stranger_holds_no_place_by_waiting(size: int, asked: bytes) -> 
     talking(application, table)
     await settled()
     assert stranger.is_lost
+
+
+@asynccontextmanager
+async def served_with_tls(
+    place: Path, table: ConnectionTable
+) -> AsyncIterator[tuple[str, int, ssl.SSLContext]]:
+    """Serve with TLS in the block; yields where, and what its clients trust."""
+    issuer = authority()
+    certificate, key = issuer.issue("server", None, ["127.0.0.1"], DAY).write(place, "server")
+    trusted = ssl.create_default_context(cadata=issuer.pair.certificate.decode())
+    listening, ready = bind("127.0.0.1:0"), asyncio.Event()
+    where = listening.getsockname()
+
+    async def end() -> None:
+        """Nothing is under way."""
+
+    serving = asyncio.create_task(
+        serve_application(
+            *(Answering(1), listening),
+            ready=ready.set,
+            ending=end,
+            table=table,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+        )
+    )
+    try:
+        await ready.wait()
+        yield (*where, trusted)
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+@pytest.mark.real_time
+async def test_a_connection_without_a_handshake_has_a_place(tmp_path: Path) -> None:
+    table = ConnectionPlaces[TimedProtocol](8)
+    async with served_with_tls(tmp_path, table) as (host, port, trusted), AsyncExitStack() as stack:
+        silent = []
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection(host, port)
+            stack.callback(writer.close)
+            silent.append(reader)
+        assert await silent[0].read() == b"", "two of eight may be silent"
+        reader, writer = await asyncio.open_connection(host, port, ssl=trusted)
+        stack.callback(writer.close)
+        assert await silent[1].read() == b""
+        writer.write(GET)
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+    assert await silent[2].read() == b"", "a handshake does not outlive the server"
+
+
+@pytest.mark.real_time
+async def test_a_handshake_has_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quire.http_server.HANDSHAKE_SECONDS", 0.05)
+    table = ConnectionPlaces[TimedProtocol](1)
+    async with served_with_tls(tmp_path, table) as (host, port, _):
+        reader, writer = await asyncio.open_connection(host, port)
+        assert await reader.read() == b""
+        writer.close()
