@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +20,17 @@ from quire.http_server import (
     TAKE_SECONDS,
     ConnectionTable,
     TimedProtocol,
+    bind,
+    permit,
+    serve_application,
 )
+from quire.wire.issuing import DAY
+from tests.wire.certificates import authority
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+WAIT = GET.replace(b" / ", b" /wait ")
+REFUSED = GET.replace(b" / ", b" /refused ")
 LARGE = 1_000_000
 
 
@@ -63,26 +74,45 @@ class Wire(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._is_closing
 
+    def get_write_buffer_size(self) -> int:
+        return len(self.left)
+
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
 
 
 class Answering:
-    """An application that answers with so many bytes, and counts answers that were taken."""
+    """An application that answers with so many bytes, and counts answers that were taken. It
+    permits each request but those of `/refused`, and answers the ones of `/wait` once it may.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self.may_answer = asyncio.Event()
         self.begun = 0
         self.taken = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.begun += 1
+        if scope["path"] != "/refused":
+            permit(scope)
+        if scope["path"] == "/wait":
+            await self.may_answer.wait()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         part = {"type": "http.response.body", "more_body": True}
         await send(part | {"body": bytes(self.size)})
         await send(part | {"body": b"", "more_body": False})
         self.taken += 1
+
+
+class Slow(Answering):
+    """An application that waits for the whole body first."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        await super().__call__(scope, receive, send)
 
 
 def connected(
@@ -91,7 +121,12 @@ def connected(
     config = uvicorn.Config(
         application, log_config=None, lifespan="off", timeout_keep_alive=IDLE_SECONDS, ws="none"
     )
-    return Wire(TimedProtocol(config, ServerState(), {}, table=table), takes=takes)
+    protocol = TimedProtocol(config, ServerState(), {}, table=table)
+    has_place = protocol.enter()
+    wire = Wire(protocol, takes=takes)
+    if not has_place:
+        wire.abort()
+    return wire
 
 
 async def test_a_connection_without_a_request_is_closed() -> None:
@@ -190,28 +225,167 @@ async def test_a_body_that_breaks_after_its_answer_only_ends_the_connection() ->
     assert wire.is_lost
 
 
+def talking(
+    application: Answering, table: ConnectionTable, request: bytes = GET, *, takes: bool = True
+) -> Wire:
+    wire = connected(application, takes=takes, table=table)
+    wire.protocol.data_received(request)
+    return wire
+
+
+async def settled() -> None:
+    """Let requests be answered, and ended connections end."""
+    await asyncio.sleep(1)
+
+
+def lost(wires: list[Wire]) -> list[bool]:
+    return [each.is_lost for each in wires]
+
+
 async def test_connections_are_bounded_and_silent_ones_make_space() -> None:
     application = Answering(1)
     table = ConnectionPlaces[TimedProtocol](8)
-
-    def talking() -> Wire:
-        wire = connected(application, table=table)
-        wire.protocol.data_received(GET)
-        return wire
-
-    first = talking()
+    first = talking(application, table, WAIT)
+    await settled()
     silent = [connected(application, table=table) for _ in range(3)]
-    await asyncio.sleep(1)
-    assert [each.is_lost for each in (first, *silent)] == [False, True, False, False]
+    await settled()
+    assert lost([first, *silent]) == [False, True, False, False]
     for each in silent[1:]:
-        each.protocol.data_received(GET)
-    more = [talking() for _ in range(5)]
-    await asyncio.sleep(1)
-    assert not any(each.is_lost for each in (first, *silent[1:], *more))
+        each.protocol.data_received(WAIT)
+        await settled()
+    more = []
+    for _ in range(5):
+        more.append(talking(application, table, WAIT))
+        await settled()
+    held = [first, *silent[1:], *more]
+    assert not any(lost(held))
     full = connected(application, table=table)
-    await asyncio.sleep(1)
+    await settled()
     assert full.is_lost
     first.abort()
-    await asyncio.sleep(1)
+    await settled()
     assert not connected(application, table=table).is_lost
-    assert application.taken == 8
+    application.may_answer.set()
+    await settled()
+    assert all(each.written for each in held[1:])
+    assert not any(lost(held[1:])), "requests under way are not broken off"
+
+
+async def test_refused_requests_keep_no_place() -> None:
+    """A stranger could hold all places with one refused request each."""
+    application = Answering(1)
+    table = ConnectionPlaces[TimedProtocol](8)
+    refused = []
+    for _ in range(8):
+        refused.append(talking(application, table, REFUSED))
+        await settled()
+    assert lost(refused) == [True] * 6 + [False] * 2
+    assert application.taken == 8, "each has its answer"
+    known = talking(application, table)
+    await settled()
+    silent = connected(application, table=table)
+    await settled()
+    refused[-1].protocol.data_received(REFUSED)
+    await settled()
+    talking(application, table)
+    await settled()
+    assert lost([known, refused[-1], silent]) == [False, False, True], "the longest silent one goes"
+
+
+async def test_a_full_table_ends_the_connection_that_has_rested_longest() -> None:
+    application = Answering(1)
+    table = ConnectionPlaces[TimedProtocol](4)
+    wires = []
+    for request in (GET, WAIT, GET, GET):
+        wires.append(talking(application, table, request))
+        await settled()
+    wires[0].protocol.data_received(GET)
+    await settled()
+    wires[2].protocol.data_received(GET[:9])  # the next request has begun
+    wires.append(talking(application, table))
+    await settled()
+    assert lost(wires) == [False, False, False, True, False]
+    wires[2].protocol.data_received(GET[9:])
+    await settled()
+    wires += [talking(application, table)]
+    await settled()
+    assert lost(wires) == [True, False, False, True, False, False]
+    application.may_answer.set()
+    await settled()
+    assert wires[1].written.endswith(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("size", "asked"),
+    [(1, b"POST /refused HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"), (LARGE, REFUSED)],
+)
+async def test_a_stranger_holds_no_place_by_waiting(size: int, asked: bytes) -> None:
+    """It sends no body, or takes no answer."""
+    application = Slow(size)
+    table = ConnectionPlaces[TimedProtocol](4)
+    stranger = talking(application, table, asked, takes=False)
+    await settled()
+    assert (stranger.is_lost, application.taken) == (False, 0)
+    talking(application, table)
+    await settled()
+    assert stranger.is_lost
+
+
+@asynccontextmanager
+async def served_with_tls(
+    place: Path, table: ConnectionTable
+) -> AsyncIterator[tuple[str, int, ssl.SSLContext]]:
+    """Serve with TLS in the block; yields where, and what its clients trust."""
+    issuer = authority()
+    certificate, key = issuer.issue("server", None, ["127.0.0.1"], DAY).write(place, "server")
+    trusted = ssl.create_default_context(cadata=issuer.pair.certificate.decode())
+    listening, ready = bind("127.0.0.1:0"), asyncio.Event()
+    where = listening.getsockname()
+
+    async def end() -> None:
+        """Nothing is under way."""
+
+    serving = asyncio.create_task(
+        serve_application(
+            *(Answering(1), listening),
+            ready=ready.set,
+            ending=end,
+            table=table,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+        )
+    )
+    try:
+        await ready.wait()
+        yield (*where, trusted)
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+@pytest.mark.real_time
+async def test_a_connection_without_a_handshake_has_a_place(tmp_path: Path) -> None:
+    table = ConnectionPlaces[TimedProtocol](8)
+    async with served_with_tls(tmp_path, table) as (host, port, trusted), AsyncExitStack() as stack:
+        silent = []
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection(host, port)
+            stack.callback(writer.close)
+            silent.append(reader)
+        assert await silent[0].read() == b"", "two of eight may be silent"
+        reader, writer = await asyncio.open_connection(host, port, ssl=trusted)
+        stack.callback(writer.close)
+        assert await silent[1].read() == b""
+        writer.write(GET)
+        assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+    assert await silent[2].read() == b"", "a handshake does not outlive the server"
+
+
+@pytest.mark.real_time
+async def test_a_handshake_has_so_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quire.http_server.HANDSHAKE_SECONDS", 0.05)
+    table = ConnectionPlaces[TimedProtocol](1)
+    async with served_with_tls(tmp_path, table) as (host, port, _):
+        reader, writer = await asyncio.open_connection(host, port)
+        assert await reader.read() == b""
+        writer.close()

@@ -15,6 +15,7 @@ from quire.cli.gateway import read_tokens
 from quire.cli.health import ensemble_option, lost_after_option
 from quire.cli.logs import LogOutput, logging_options
 from quire.cli.output import print_json
+from quire.cli.serving import allow_descriptors
 from quire.cli.settings import (
     Settings,
     exit_with_parent_option,
@@ -106,9 +107,10 @@ def console(
 async def show(
     store: str, options: ConsoleOptions, on_ready: Callable[[str, str | None], None]
 ) -> None:
-    """Serve a console until cancelled."""
+    """Serve a console until cancelled. Its process then takes as many descriptors as it may."""
     from quire.console.server import serve_console
 
+    allow_descriptors()
     await serve_console(store, options, on_ready)
 
 

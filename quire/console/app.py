@@ -49,6 +49,8 @@ with needed_for("quire console", "console"):
     from starlette.staticfiles import StaticFiles
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from quire.http_server import permit
+
 LOGIN_BYTES_MAX: Final = 4_096
 
 LOGIN_SECONDS: Final = 10.0
@@ -132,6 +134,7 @@ class Console:
         identity = self._guard.caller(request.headers.get("authorization", ""), cookie)
         if identity is not None:
             request.state.identity = identity
+            permit(request.scope)
             return None
         if path.startswith(("/api/", "/tail", "/readyz")):
             text = "send Authorization: Bearer TOKEN"

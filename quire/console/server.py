@@ -29,6 +29,7 @@ from quire.healing.state import LOST_SECONDS
 from quire.healing.verdict import ENSEMBLE
 from quire.rights.guard import Guard, guarding
 from quire.wire.certificates import TlsOptions
+from quire.wire.descriptors import connections_max, descriptors_max
 from quire.wire.exposure import exposed, is_loopback
 from quire.wire.tls import serving_context
 from quire.wire.transport import split_address
@@ -39,8 +40,9 @@ with needed_for("quire console", "console"):
 LISTEN: Final = "127.0.0.1:8190"
 
 CONNECTIONS_MAX: Final = 1024
-"""Connections of browsers and programs, a quarter of them without a request so far. A browser makes
-six."""
+"""Connections of browsers and programs if there are enough descriptors, a quarter of them without a
+permitted request so far. A browser makes six.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -120,7 +122,9 @@ async def serve_console(
                     listening,
                     ready=partial(on_ready, address, drawn),
                     ending=console.end,
-                    table=ConnectionPlaces(CONNECTIONS_MAX),
+                    table=ConnectionPlaces(
+                        connections_max(CONNECTIONS_MAX, descriptors_max(), ports=1)
+                    ),
                     **_files_of(options),
                 )
             finally:

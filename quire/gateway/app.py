@@ -68,6 +68,7 @@ with needed_for("quire gateway", "gateway"):
     from quire.gateway.metrics import figures_of
     from quire.gateway.origins import check_origins, cross_origin
     from quire.gateway.sending import HoldingEndpoint, hold
+    from quire.http_server import permit
 
 LIMIT: Final = 1000
 """Records of a read that names no limit."""
@@ -170,6 +171,7 @@ class Gateway:
                 request.state.identity = identity
                 if self.guard is not None and "name" in request.path_params:
                     self.guard.check_log(identity, action, name_in(request))
+                permit(request.scope)
             held.take()
             response = await call.handler(self, request)
             hold(held, request, response)

@@ -10,6 +10,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from quire.metastore import open_store
 from quire.metastore.place import resolve_store
 from quire.rights.guard import Guard, guarding
 from quire.wire.certificates import TlsOptions
+from quire.wire.descriptors import connections_max, descriptors_max
 from quire.wire.exposure import exposed, is_loopback
 from quire.wire.tls import ServingContext, serving_context
 from quire.wire.transport import advertised, split_address
@@ -91,7 +93,7 @@ async def serve_gateway(
             the certificate or an origin cannot be used.
         QuireError: the errors of `connect`.
     """
-    limits = limits or GatewayLimits()
+    limits, places = _within_descriptors(limits or GatewayLimits(), kafka, grpc)
     kafka_tls = _context("kafka", kafka_certificate, kafka_key)
     grpc_tls = _context("grpc", grpc_certificate, grpc_key)
     ports = [(listen, False), (kafka, kafka_tls is not None), (grpc, grpc_tls is not None)]
@@ -138,8 +140,19 @@ async def serve_gateway(
             listening,
             ready=partial(on_ready or _tell_no_caller, place),
             ending=end,
-            table=ConnectionPlaces(limits.requests + limits.streams),
+            table=ConnectionPlaces(places),
         )
+
+
+def _within_descriptors(limits: GatewayLimits, *others: str | None) -> tuple[GatewayLimits, int]:
+    """Return limits that leave descriptors for files, and how many connections HTTP may have.
+
+    `others` are the ports beside the one for HTTP; None stands for a port that is not served.
+    """
+    ports = 1 + sum(each is not None for each in others)
+    share = partial(connections_max, descriptors=descriptors_max(), ports=ports)
+    bounded = replace(limits, connections=share(limits.connections))
+    return bounded, share(limits.requests + limits.streams)
 
 
 def _address(listen: str, listening: socket.socket) -> str:

@@ -5,9 +5,11 @@ answer. So a request has space before its bytes are read, in the gateway's budge
 (limits.py). While there is none it waits, and so does its client, as with Kafka. Requests get
 space in the order of their coming.
 
-A connection that has said nothing costs its opener nothing. So such connections have a quarter of
-the places, and a further one ends the connection that has been silent longest. Kafka's port and
-HTTP count their connections so, each for itself.
+A connection costs its opener nothing, nor does a request that is refused. So connections whose
+openers may be strangers have a quarter of the places, and a further one ends the connection that
+has been silent longest. When all places are taken, a new connection may also end the one that has
+been longest between two requests. A request under way is not broken off. Kafka's port and HTTP
+count their connections so, each for itself.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from quire.gateway.answers import BodyTooLargeError, BusyError
 from quire.gateway.limits import Admission
 
 SILENT_SHARE: Final = 4
-"""Connections that have not logged in, or sent no request, have one of so many places."""
+"""Connections that have not logged in, or whose requests were refused, have one of so many places.
+"""
 
 
 T = TypeVar("T")
@@ -65,36 +68,60 @@ class Space:
 
 
 class ConnectionPlaces(Generic[T]):
-    """The connections of one port, silent ones apart. It decides which connection ends. Implements
+    """The connections of one port. It decides which one ends. Implements
     `quire.http_server.ConnectionTable`, too.
+
+    A connection is a stranger's until it has spoken: it has logged in, or a request of it was
+    permitted. It can be ended for a new one unless a request is under way on it.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._silent_most = max(1, most // SILENT_SHARE)
+        self._strangers_most = max(1, most // SILENT_SHARE)
         self._open: dict[T, None] = {}
+        self._known: dict[T, None] = {}
         self._silent: dict[T, None] = {}
-        """The connections that have not spoken yet, oldest first."""
+        """The strangers' connections that may be ended, the one that is silent longest first."""
+        self._resting: dict[T, None] = {}
+        """The others that may be ended, the one that rests longest first."""
 
     def enter(self, connection: T) -> T | None:
         """Give a new connection a place. Return the connection that has to end: the longest silent
-        one, the new one itself, or none.
+        one, the longest resting one if all places are taken, the new one itself, or none.
         """
-        is_full = len(self._open) >= self._most
-        if is_full and not self._silent:
-            return connection
+        strangers = len(self._open) - len(self._known)
         ended = None
-        if is_full or len(self._silent) >= self._silent_most:
-            ended = next(iter(self._silent))
+        if strangers >= self._strangers_most:
+            ended = next(iter(self._silent), connection)
+        elif len(self._open) >= self._most:
+            ended = next(iter(self._silent or self._resting), connection)
+        if ended is not None:
             self.leave(ended)
-        self._open[connection] = self._silent[connection] = None
+        if ended is not connection:
+            self._open[connection] = self._silent[connection] = None
         return ended
 
     def speak(self, connection: T) -> None:
-        """Note that a connection has logged in, or sent a request."""
+        """Note that a connection has logged in, or that a request of it was permitted.
+
+        It is not ended for another one until it rests.
+        """
+        if connection in self._open:
+            self._known[connection] = None
+            self._silent.pop(connection, None)
+
+    def work(self, connection: T) -> None:
+        """Note that a request is under way: the connection is not ended for another one."""
         self._silent.pop(connection, None)
+        self._resting.pop(connection, None)
+
+    def rest(self, connection: T) -> None:
+        """Note that no request is under way. Does nothing if that is known."""
+        if connection in self._open:
+            pool = self._resting if connection in self._known else self._silent
+            pool.setdefault(connection)
 
     def leave(self, connection: T) -> None:
         """Free the place of a connection. Harmless if it has none."""
-        self._open.pop(connection, None)
-        self._silent.pop(connection, None)
+        for each in (self._open, self._known, self._silent, self._resting):
+            each.pop(connection, None)

@@ -498,3 +498,16 @@ async def test_a_client_that_leaves_its_login_is_no_defect(cluster: MemoryCluste
 
     async with console_of(cluster) as shown:
         await shown.console.app(scope_of("POST", "/login"), leave, ignore)
+
+
+async def test_a_refused_request_is_not_permitted_to_hold_a_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    permitted: list[str] = []
+    monkeypatch.setattr("quire.console.app.permit", lambda scope: permitted.append(scope["path"]))
+    async with console_of(MemoryCluster(), token="wrong") as shown:
+        for path, status in (("/livez", 200), ("/login", 405), ("/logs", 401)):
+            assert (await shown.http.get(path)).status_code == status
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        assert (await shown.http.get("/logs", headers=bearer)).status_code == 200
+    assert permitted == ["/logs"]

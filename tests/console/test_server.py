@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import click.testing
 import httpx
 import pytest
 
+from quire.cli.console import show
 from quire.cli.root import main
 from quire.console.server import ConsoleOptions, serve_console
 from quire.errors import ConfigurationError
@@ -88,3 +89,31 @@ def test_a_certificate_makes_an_address_of_the_network_fit(tmp_path: Path) -> No
     options = ConsoleOptions("0.0.0.0:0", (), tmp_path / "c.pem", tmp_path / "k.pem")
     with pytest.raises(ConfigurationError, match="cannot be used"):
         asyncio.run(serve_console("memory://nowhere", options, lambda *_: None))
+
+
+@pytest.mark.real_time
+async def test_connections_leave_descriptors_for_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("quire.console.server.descriptors_max", lambda: 256 + 20)
+    async with AsyncExitStack() as stack:
+        serving = served(MemoryCluster(), ConsoleOptions(FREE))
+        address, _ = await stack.enter_async_context(serving)
+        host, _, port = address.removeprefix("http://").rpartition(":")
+        silent = []
+        for _ in range(6):
+            reader, writer = await asyncio.open_connection(host, port)
+            stack.callback(writer.close)
+            silent.append(reader)
+        assert await silent[0].read() == b"", "five of twenty may be silent"
+        assert not any(each.at_eof() for each in silent[1:])
+
+
+async def test_a_command_takes_as_many_descriptors_as_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raised: list[bool] = []
+    monkeypatch.setattr("quire.cli.console.allow_descriptors", lambda: raised.append(True))
+    with pytest.raises(ConfigurationError):
+        await show("memory://nowhere", ConsoleOptions("here"), lambda *_: None)
+    assert raised == [True]

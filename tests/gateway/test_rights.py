@@ -128,3 +128,22 @@ def test_without_tokens_each_caller_is_anonymous() -> None:
 
 def test_a_token_is_never_shown() -> None:
     assert "secret" not in repr(Token("secret"))
+
+
+async def test_a_refused_request_is_not_permitted_to_hold_a_connection(
+    cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    permitted: list[str] = []
+    monkeypatch.setattr("quire.gateway.app.permit", lambda scope: permitted.append(scope["path"]))
+    async with guarded(cluster) as (one, rights):
+        await rights.set(*ON_ORDERS)
+        for path, token, status in (
+            ("/livez", "reader", 200),
+            ("/v1/nothing", "reader", 404),
+            ("/v1/logs", "wrong", 401),
+            ("/v1/logs/bills/end", "reader", 403),
+            ("/v1/logs/orders/end", "reader", 404),
+        ):
+            answer = await one.http.get(path, headers=bearer(token))
+            assert answer.status_code == status, path
+    assert permitted == ["/v1/logs/orders/end"]

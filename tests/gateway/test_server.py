@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -206,3 +206,18 @@ def test_tokens_are_lines_of_a_file(tmp_path: Path) -> None:
         assert "secret" not in str(caught.value)
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_tokens(tmp_path / "gone")
+
+
+async def test_ports_share_the_descriptors_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quire.gateway.server.descriptors_max", lambda: 256 + 2 * 20)
+    async with placed(MemoryCluster()) as place, AsyncExitStack() as stack:
+        assert place.kafka is not None
+        for address in (place.url.removeprefix("http://"), place.kafka):
+            host, _, port = address.rpartition(":")
+            silent = []
+            for _ in range(6):
+                reader, writer = await asyncio.open_connection(host, port)
+                stack.callback(writer.close)
+                silent.append(reader)
+            assert await silent[0].read() == b"", "five of twenty may be silent"
+            assert not any(each.at_eof() for each in silent[1:])

@@ -17,18 +17,16 @@ from quire.storage.serving.grpc_service import BookieService, serve_bookie
 from quire.storage.serving.held_bytes import STALLED_SECONDS
 from quire.storage.serving.large_messages import LARGE_PLACES
 from quire.storage.serving.limits import (
-    CONNECTIONS_MIN,
-    DESCRIPTORS_RESERVED,
     GRACE_SECONDS,
     Reception,
     ServiceLimits,
-    connections_max,
 )
 from quire.storage.serving.refusals import Refusals
 from quire.testing.bookie import MemoryBookie
 from quire.wire import bookie_pb2 as pb
 from quire.wire import transport
 from quire.wire.codec import decode_failure
+from quire.wire.descriptors import CONNECTIONS_MIN, DESCRIPTORS_RESERVED, connections_max
 from quire.wire.framed import GREETING, Budgets, FramedConnection
 from quire.wire.transport import ServerContext
 from tests.support.virtual import virtually

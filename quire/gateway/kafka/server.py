@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from quire.aio.accepting import accept_connections
 from quire.aio.tasks import Tasks
 from quire.errors import InvalidRequestError
 from quire.gateway.app import Gateway
@@ -53,9 +54,6 @@ from quire.gateway.tokens import caller
 from quire.wire.tls import ServingContext
 
 _MECHANISM: Final = "PLAIN"
-
-ACCEPT_SECONDS: Final = 1.0
-"""A port that cannot take a connection, for want of descriptors, tries again after so long."""
 
 _DIRECTIONS: Final = {PRODUCE: Direction.APPEND, FETCH: Direction.READ}
 
@@ -139,17 +137,7 @@ class KafkaServer:
 
     async def accept(self, listening: socket.socket, tls: ServingContext | None = None) -> None:
         """Take the connections of a bound socket, until this is cancelled."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, _ = await loop.sock_accept(listening)
-            except ConnectionError:
-                continue  # the client has gone already
-            except OSError as error:
-                _log.warning("Kafka's port takes no connection for now: %s", error)
-                await asyncio.sleep(ACCEPT_SECONDS)
-                continue
-            self.welcome(accepted, tls)
+        await accept_connections(listening, partial(self.welcome, tls=tls), "Kafka's port")
 
     def welcome(self, accepted: socket.socket, tls: ServingContext | None = None) -> None:
         """Answer a connection until it ends. Its handshake counts as silence."""

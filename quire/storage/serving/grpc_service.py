@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
@@ -48,7 +47,6 @@ from quire.storage.serving.limits import (
     LetsRead,
     Reception,
     ServiceLimits,
-    connections_max,
     named_peer,
     owner_of_call,
 )
@@ -65,6 +63,7 @@ from quire.wire.codec import (
     encode_ranges,
     encode_tail,
 )
+from quire.wire.descriptors import connections_max, descriptors_max
 from quire.wire.grpc_tls import peer_identity
 from quire.wire.identity import Identity
 from quire.wire.peer_sockets import end_connection
@@ -291,8 +290,8 @@ async def serve_bookie(
         if address is not None:
             advertised(address, advertise)
     reception = Reception(bookie, bookie_id, limits, refusals, doorkeeper, lets_read, news)
-    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    connections = connections_max(reception.limits.connections, descriptors, 2 + len(doors))
+    wanted, ports = reception.limits.connections, 2 + len(doors)
+    connections = connections_max(wanted, descriptors_max(), ports)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(reception.ended)
         open_doors = partial(_open_doors, stack, reception, advertise, connections)

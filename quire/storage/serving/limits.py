@@ -118,24 +118,8 @@ class ServiceLimits:
         return max(1, int(size * self.peer_share))
 
 
-DESCRIPTORS_RESERVED: Final = 256
-"""For the bookie's own files: 128 entry logs held open, the journal, the metadata store."""
-
-CONNECTIONS_MIN: Final = 16
-
 GRACE_SECONDS: Final = 1.0
 """A client that takes its answer gets so long before it can lose its place to another."""
-
-
-def connections_max(wanted: int, descriptors: int, ports: int = 2) -> int:
-    """Return how many connections one of some ports may have, so that files can still be opened.
-
-    Args:
-        wanted: the most that the operator allows.
-        descriptors: the most that this process may have open.
-        ports: the number of the ports.
-    """
-    return min(wanted, max(CONNECTIONS_MIN, (descriptors - DESCRIPTORS_RESERVED) // ports))
 
 
 def owner_of_call(context: ServerContext) -> str:
