@@ -54,9 +54,12 @@ def bind(listen: str) -> socket.socket:
     plain = host.strip("[]")
     try:
         family = socket.AF_INET6 if ":" in plain else socket.AF_INET
-        return socket.create_server((plain, port), family=family, backlog=1024)
+        listening = socket.create_server((plain, port), family=family, backlog=1024)
     except (OSError, UnicodeError) as error:
         raise ConfigurationError(cannot_listen(listen)) from error
+    # Its connections inherit it. asyncio sets it only for sockets that name their protocol.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 class _OneLengthConnection(h11.Connection):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -389,3 +390,11 @@ async def test_a_handshake_has_so_long(tmp_path: Path, monkeypatch: pytest.Monke
         reader, writer = await asyncio.open_connection(host, port)
         assert await reader.read() == b""
         writer.close()
+
+
+def test_small_parts_of_an_answer_are_sent_at_once() -> None:
+    """asyncio switches Nagle's algorithm off only for sockets that name their protocol."""
+    with bind("127.0.0.1:0") as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
