@@ -37,7 +37,7 @@ from quire.log.reading.bounds import EVERYTHING, Bounds
 from quire.log.reading.gaps import OnGap
 from quire.log.reading.reader import LogReader
 from quire.log.reading.search import LogEnd, OpenSegment, find_acknowledged_tail, find_tail, look
-from quire.log.reading.seek import check_left
+from quire.log.reading.seek import check_left, first_offset
 from quire.log.reading.segment_reader import open_segment
 from quire.log.reading.snapshot import take_snapshot
 from quire.log.reading.span import Slice, Span, read_span_anywhere
@@ -291,21 +291,17 @@ class LogDirectory:
     async def tail(self, name: str, *, linearizable: bool = False, password: bytes = b"") -> LogEnd:
         """Return the earliest position of the next record, and its offset. Never fences.
 
-        Args:
-            name: name of the log.
-            linearizable: return a position after every record acknowledged before this call.
-                Without it the answer is the end that the leader announced last, which may lag its
-                acknowledgements by some milliseconds.
-            password: the password of the log's ledgers.
-
-        Raises:
-            NoSuchLogError: the log does not exist, or is being deleted.
-            UnreadableError: too few bookies answer, or the last entry is undecided because the
-                leader is gone. `recover` decides it.
+        `Client.log_end` has the terms. Raises `NoSuchLogError`, also while the log is being
+        deleted, and `UnreadableError`.
         """
         find = find_acknowledged_tail if linearizable else find_tail
         opener = self._opener(name, password)
         return await look(lambda: self._find_living(name), lambda seen: find(seen, opener))
+
+    async def first_offset(self, name: str, *, password: bytes = b"") -> int:
+        """See `seek.first_offset`. Raises as `tail`."""
+        opener = self._opener(name, password)
+        return await look(lambda: self._find_living(name), lambda seen: first_offset(seen, opener))
 
     async def last_txid(self, name: str, *, password: bytes = b"") -> int:
         """Return the last txid of a log, ids of trimmed records included; −1 for a log without

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Identity, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
 
-from quire.sql.outbox import TABLE
+from quire.sql.outbox import TABLE, UNSENT, index_of
 from quire.sql.places import check_table
 
 __all__ = ["outbox_table"]
@@ -42,6 +53,13 @@ def outbox_table(metadata: MetaData, name: str = TABLE) -> Table:
         Column("event_time_ms", BigInteger),
         Column("sequence", BigInteger, unique=True),
         Column("log_offset", BigInteger),
+        Index(
+            index_of(table),
+            "log",
+            "sequence",
+            postgresql_where=text(UNSENT),
+            sqlite_where=text(UNSENT),
+        ),
         schema=schema or None,
         sqlite_autoincrement=True,
     )

@@ -78,7 +78,7 @@ async def relay(
         client: a client of the cluster.
         log: the log's name. Rows with this name in their column `log` go there.
         connection: the database, as for `consume`.
-        table: the outbox, which is created if it is missing; its trigger likewise.
+        table: the outbox, which is created if it is missing, with its index and trigger.
         mark: keep rows and note their offsets in the log in `log_offset`. Otherwise rows are
             deleted once they are in the log.
         follow: wait for more rows. Without it, stop when the outbox is empty.
@@ -181,7 +181,7 @@ class OutboxTable:
         self._records = records
 
     async def prepare(self) -> None:
-        """Create the tables and the trigger, unless they are there."""
+        """Create the tables, the index and the trigger, unless they are there."""
         execute = self._database.execute
         async with self._database.begin("quire") as handle:
             dialect = self._database.dialect(handle)
@@ -207,7 +207,7 @@ class OutboxTable:
             sent = Sent(*found)
             if sent.log_id != log_id:
                 raise LogReplacedError(self._log)
-            strays = self._statements.strays(mark=self._mark)
+            strays = self._statements.strays
             span = {"log": self._log, "sent": sent.sent}
             stray = (await self._database.execute(handle, strays, span)).first
             if stray is not None:

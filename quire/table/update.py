@@ -19,13 +19,16 @@ Invariants:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
 
+from quire.aio.backoff import Backoff
 from quire.aio.tasks import in_thread
 from quire.client import Client
 from quire.errors import (
@@ -34,7 +37,10 @@ from quire.errors import (
     NoSuchLedgerError,
     PositionTrimmedError,
     TableError,
+    UnreadableError,
 )
+from quire.log.manifest.info import LogInfo
+from quire.log.reading.search import LogEnd
 from quire.log.records.keyring import Keyring
 from quire.table.iceberg import COLUMNS, LogTable, TableChangedError, TableEnd
 from quire.table.values import TableTarget, TableUpdate
@@ -45,7 +51,16 @@ COMMIT_BYTES: Final = 256 * 1024 * 1024
 """
 
 LOOKS_MAX: Final = 100
-"""How often other programs may be quicker, or a trim takes what is read, before a run gives up."""
+"""How often other programs may be quicker, a trim takes what is read, or a scan ends too early,
+before a run gives up.
+"""
+
+LOOK_PAUSES: Final = Backoff(first=0.01, last=0.5)
+"""The pauses before further looks at a log whose known end is not seen."""
+
+
+class _ShortScanError(Exception):
+    """A scan ended before the end that was seen: the log has to be looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,45 +73,70 @@ class ScannedLog:
     keyring: Keyring | None
 
     async def extent(self, log_id: str) -> tuple[int, int] | None:
-        """Return the log's first offset and its end; None if it has no record.
+        """Return the first offset and the end that one look sees, the same if all records that it
+        sees were trimmed; None if it sees no record, which does not say that there is none.
 
         Raises `LogReplacedError`.
         """
         spans = await self.client.snapshot_log(self.name, password=self.password)
         await self.check(log_id)
-        if not spans:
-            return None
-        reader = await self.client.scan_log(
-            self.name, columns=("offset",), password=self.password, keyring=self.keyring
-        )
-        first = await in_thread(partial(_first_offset, reader))
-        return None if first is None else (first, spans[-1].offsets.stop)
+        for span in spans:
+            pieces = self.client.read_span(span, password=self.password, keyring=self.keyring)
+            async with aclosing(pieces) as read:
+                async for piece in read:
+                    if piece.slots:
+                        first = piece.batch.header.first_offset + piece.slots.start
+                        return first, spans[-1].offsets.stop
+        return (spans[-1].offsets.stop,) * 2 if spans else None
 
-    async def end(self, *, linearizable: bool) -> int:
+    async def extent_to(self, end: LogEnd, log_id: str) -> tuple[int, int]:
+        """Return the extent once it is seen as far as an end that was seen before.
+
+        A look waits for some bookies only, and those may not know of a record that others told of.
+        So its silence is no trim: the manifest says what was trimmed. Raises `LogReplacedError`,
+        and `UnreadableError` if the records do not appear within `LedgerOptions.request_timeout`.
+        """
+        at, loop, pauses = end.position, asyncio.get_running_loop(), LOOK_PAUSES.pauses()
+        deadline = loop.time() + self.client._options.request_timeout
+        while True:
+            extent = await self.extent(log_id)
+            if extent is not None and extent[1] >= end.offset:
+                return extent
+            first = await self.client._logs.first_offset(self.name, password=self.password)
+            info = await self.check(log_id)
+            if first >= end.offset:
+                return first, first
+            if loop.time() >= deadline:
+                held = [of.ledger for of in info.segments if of.number == at.segment]
+                if not held:  # a rebuild lost the segment: what is seen is all
+                    return extent or (first, first)
+                raise UnreadableError(
+                    held[0],
+                    max(0, at.entry - 1),
+                    f"log {self.name!r} reaches offset {end.offset}, and too few bookies know that "
+                    "now: have the writer append; or, if it is gone, recover the log "
+                    "(client.recover_log, `quire log end --recover`)",
+                )
+            await asyncio.sleep(pauses.next())
+
+    async def end(self, *, linearizable: bool) -> LogEnd:
         """Return the log's end."""
-        found = await self.client.log_end(
+        return await self.client.log_end(
             self.name, linearizable=linearizable, password=self.password
         )
-        return found.offset
 
-    async def check(self, log_id: str) -> None:
-        """Raise `LogReplacedError` unless the log has this id."""
-        if (await self.client.log_info(self.name)).log_id != log_id:
+    async def check(self, log_id: str) -> LogInfo:
+        """Return the log. Raises `LogReplacedError` unless it has this id."""
+        info = await self.client.log_info(self.name)
+        if info.log_id != log_id:
             raise LogReplacedError(self.name)
+        return info
 
     async def rows(self, start: int, end: int) -> Any:
         """Return a reader of the rows from one offset to before another."""
         return await self.client.scan_log(
             self.name, start, end, columns=COLUMNS, password=self.password, keyring=self.keyring
         )
-
-
-def _first_offset(reader: Any) -> int | None:
-    with reader:
-        for batch in reader:
-            first: int = batch.column("offset")[0].as_py()
-            return first
-    return None
 
 
 async def bring_up(
@@ -109,7 +149,7 @@ async def bring_up(
     for _ in range(LOOKS_MAX):
         try:
             await run.go()
-        except TableChangedError:
+        except (TableChangedError, _ShortScanError):
             continue
         except (PositionTrimmedError, NoSuchLedgerError):
             extent = await source.extent(log_id)
@@ -119,7 +159,10 @@ async def bring_up(
         return TableUpdate(
             target.table, source.name, log_id, run.first, run.end, run.appended, table.snapshot_id
         )
-    raise TableError(target.table, f"other programs committed first {LOOKS_MAX} times")
+    raise TableError(
+        target.table,
+        f"bookies forgot the log's end, or other programs committed first {LOOKS_MAX} times",
+    )
 
 
 class _TableRun:
@@ -170,7 +213,7 @@ class _TableRun:
     async def _extent_after(self, *, linearizable: bool) -> tuple[int, int]:
         """Return the extent once the end is known: records up to it are seen, or were trimmed."""
         end = await self._source.end(linearizable=linearizable)
-        return await self._source.extent(self._log_id) or (end, end)
+        return await self._source.extent_to(end, self._log_id)
 
     async def _append(self, start: int, reach: TableEnd | None) -> None:
         known = reach is not None and reach.last is not None and start > self.first
@@ -189,10 +232,14 @@ class _TableRun:
                 await in_thread(partial(self._table.append, rows, _reach_of(rows)))
                 self.appended += len(rows)
                 self._on_progress(self.appended, total)
+        if start < self.end:
+            raise _ShortScanError
 
     def _skip_known(self, batches: Iterator[Any], reach: TableEnd) -> Iterator[Any]:
         """Return the batches without their first record, which the table has already."""
-        batch = next(batches)  # the look found records after it
+        batch = next(batches, None)  # the look found it, and this scan is another look
+        if batch is None:
+            return batches
         found = _position(batch, 0)
         if found != reach.last:
             raise self._lost(

@@ -22,7 +22,6 @@ from quire.errors import (
     ConfigurationError,
     LogReplacedError,
     OutboxRowError,
-    OutboxSkippedError,
     PositionMovedError,
 )
 from quire.log.records.position import Record
@@ -34,29 +33,8 @@ from quire.sql.places import pyformat
 from quire.sql.relaying import OutboxTable
 from quire.sql.threaded import ThreadedDatabase
 from quire.sync import SyncClient
-from quire.testing import MemoryCluster
+from tests.sql.outboxes import INSERT, LOG, drain, insert_rows
 from tests.support.postgres import Postgres
-
-LOG = "orders"
-INSERT = "INSERT INTO quire_outbox (log, payload) VALUES (%s, %s)"
-
-
-@pytest.fixture
-def client() -> Iterator[SyncClient]:
-    with MemoryCluster() as cluster, quire.sync.connect(cluster.store_uri) as connected:
-        yield connected
-
-
-@pytest.fixture
-def dsn(server: Postgres, client: SyncClient) -> str:
-    """A schema whose outbox is there and empty."""
-    made = server.new_schema()
-    drain(client, lambda: psycopg.connect(made))
-    return made
-
-
-def drain(client: SyncClient, connection: Any, **options: Any) -> int:
-    return quire.sync.sql.relay(client, LOG, connection, follow=False, **options)
 
 
 def read(client: SyncClient) -> list[Record]:
@@ -184,20 +162,6 @@ def test_rows_from_before_the_trigger_are_relayed_in_order_of_their_ids(
     engine.dispose()
 
 
-@pytest.fixture
-def outbox(client: SyncClient, tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """A database in SQLite whose outbox is there and empty."""
-    with closing(sqlite3.connect(tmp_path / "outbox.db", check_same_thread=False)) as made:
-        drain(client, made, mark=True)
-        yield made
-
-
-def insert_rows(outbox: sqlite3.Connection, *payloads: bytes) -> None:
-    rows = [(LOG, each) for each in payloads]
-    outbox.executemany("INSERT INTO quire_outbox (log, payload) VALUES (?, ?)", rows)
-    outbox.commit()
-
-
 def test_an_outbox_in_sqlite(client: SyncClient, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db", check_same_thread=False)) as rows:
         drain(client, rows)
@@ -238,26 +202,6 @@ def test_an_invalid_row_stops_the_relay_after_the_rows_before(client: SyncClient
         application.execute("DELETE FROM quire_outbox WHERE headers IS NOT NULL")
         drain(client, lambda: psycopg.connect(dsn))
     assert payloads(client) == [b"good", b"later"]
-
-
-@pytest.mark.parametrize(("mark", "numbered"), [(False, True), (True, True), (True, False)])
-def test_a_row_that_would_never_be_sent_is_told(
-    client: SyncClient, dsn: str, mark: bool, numbered: bool
-) -> None:
-    with psycopg.connect(dsn, autocommit=True) as application:
-        application.execute(INSERT, (LOG, b"sent"))
-        assert drain(client, lambda: psycopg.connect(dsn), mark=mark) == 1
-        assert drain(client, lambda: psycopg.connect(dsn), mark=mark) == 0
-        application.execute("TRUNCATE quire_outbox RESTART IDENTITY")
-        if not numbered:
-            application.execute("ALTER TABLE quire_outbox DISABLE TRIGGER ALL")
-        application.execute(INSERT, (LOG, b"skipped"))
-        application.execute(INSERT, ("other", b"not ours"))
-        why = "sequence 2, and those up to 2" if numbered else "row 1 of quire_outbox has no seq"
-        with pytest.raises(OutboxSkippedError, match=why):
-            drain(client, lambda: psycopg.connect(dsn), mark=mark)
-        application.execute("DELETE FROM quire_outbox")
-        assert drain(client, lambda: psycopg.connect(dsn), mark=mark) == 0
 
 
 def test_rows_whose_records_were_trimmed_are_marked(

@@ -15,55 +15,18 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 import quire.sync
-from quire.entry import NO_ENTRY
 from quire.errors import (
     ConfigurationError,
     DecryptionError,
     LogReplacedError,
     TableError,
-    UnreadableError,
 )
-from quire.ledger.options import LedgerOptions
 from quire.log.records.keyring import Keyring
 from quire.sync import admin
 from quire.table import update
 from quire.table.iceberg import COLUMNS, LogTable
 from quire.testing import MemoryCluster
-
-TABLE = "sales.orders"
-
-
-class Lake:
-    """A cluster in memory, and a catalog in SQLite with its warehouse on the disk."""
-
-    def __init__(self, client: quire.sync.SyncClient, path: Path) -> None:
-        self.client = client
-        self.properties = {
-            "type": "sql",
-            "uri": f"sqlite:///{path}/catalog.db",
-            "warehouse": path.as_uri(),
-        }
-
-    def append(self, first: int, count: int, **options: Any) -> None:
-        """Append numbered records in a segment of their own."""
-        with self.client.open_log("orders", quire.LogOptions(**options)) as log:
-            log.append_many([b"%d" % each for each in range(first, first + count)])
-
-    def update(self, log: str = "orders", **options: Any) -> Any:
-        return admin.update_table(
-            self.client, log, TABLE, catalog="lake", properties=self.properties, **options
-        )
-
-    @property
-    def table(self) -> Table:
-        return load_catalog("lake", **self.properties).load_table(TABLE)
-
-    def numbers(self) -> list[int]:
-        """The payloads of the table as numbers, in no order of ours."""
-        return [int(each) for each in self.rows()["payload"].to_pylist()]
-
-    def rows(self) -> Any:
-        return self.table.scan().to_arrow()
+from tests.table.lake import TABLE, Lake
 
 
 @pytest.fixture
@@ -323,6 +286,21 @@ def test_a_trim_during_a_run(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Non
     assert sorted(lake.numbers()) == list(range(20, 30))
 
 
+def test_a_log_trimmed_by_a_slot_empties_its_table(lake: Lake) -> None:
+    """The segment stays open: only its last entry says that the slot is after its records."""
+    with lake.client.open_log("orders") as log:
+        log.append_many([b"%d" % each for each in range(10)])
+        last = log.append(b"10")
+        deadline = time.monotonic() + 10
+        while lake.client.log_end("orders").offset < 11:
+            assert time.monotonic() < deadline
+        assert lake.update().appended == 11
+        lake.client.trim_log("orders", last.position._replace(slot=1))
+        done = lake.update()
+        assert (done.first, done.end) == (11, 11)
+        assert lake.numbers() == []
+
+
 def test_a_log_without_records_empties_its_table(lake: Lake) -> None:
     lake.append(0, 10)
     lake.update()
@@ -431,39 +409,3 @@ def test_a_catalog_that_cannot_be_is_named(lake: Lake) -> None:
             TABLE,
             properties=lake.properties | {"uri": "sqlite:////nowhere/at/all.db"},
         )
-
-
-def forget_ends(cluster: MemoryCluster) -> None:
-    """Let the bookies forget the ends that they were told, as after a power cut of all of them.
-
-    The ends in entries stay.
-    """
-    for bookie in cluster._bookies:
-        for ledger in bookie.ledgers.values():
-            ledger.lac_packet, ledger.packet_lac = None, NO_ENTRY
-
-
-@pytest.mark.parametrize("batches", [1, 3])
-def test_a_log_whose_end_was_forgotten_has_lost_nothing(tmp_path: Path, batches: int) -> None:
-    patience = LedgerOptions(request_timeout=0.3)
-    with (
-        MemoryCluster() as cluster,
-        quire.sync.connect(cluster.store_uri, options=patience) as client,
-    ):
-        lake = Lake(client, tmp_path)
-        log = client.open_log("orders")
-        for number in range(batches):
-            log.append_many([b"%d" % each for each in range(4 * number, 4 * number + 4)])
-        deadline = time.monotonic() + 10
-        while client.log_end("orders").offset < 4 * batches:
-            assert time.monotonic() < deadline
-        assert lake.update().end == 4 * batches
-        log.abandon()
-        forget_ends(cluster)
-        assert client.log_end("orders").offset < 4 * batches
-        with pytest.raises(UnreadableError, match="to recover it"):
-            lake.update()
-        assert sorted(lake.numbers()) == list(range(4 * batches))
-        client.recover_log("orders")
-        assert lake.update().appended == 0
-        assert sorted(lake.numbers()) == list(range(4 * batches))

@@ -17,7 +17,7 @@ from quire.log.manifest.manifest import LogManifest, Segment
 from quire.log.manifest.pages_at_hand import Walk, segment_from
 from quire.log.manifest.times import TimeSearch
 from quire.log.reading.gaps import LOST, is_lost
-from quire.log.reading.search import OpenSegment, find_offset, find_time, find_txid
+from quire.log.reading.search import OpenSegment, find_offset, find_time, find_txid, offset_of
 from quire.log.reading.segment_reader import SegmentReader
 from quire.log.reading.start import NO_OFFSET, Threshold
 from quire.log.records.position import BEGINNING, AtTxid, Position, to_ms
@@ -119,6 +119,15 @@ async def _is_below(reader: SegmentReader, entry: EntryId, threshold: Threshold)
         return await reader.last_txid(entry) < threshold.txid
     except LOST:
         return False
+
+
+async def first_offset(manifest: LogManifest, open_segment: OpenSegment) -> int:
+    """Return the offset of the first record left, or of the next one if none is left.
+
+    It is lower while an open segment hides its end, and never higher: every record before it was
+    trimmed, by the manifest. Raises the errors of reading.
+    """
+    return await offset_of(manifest, manifest.first_position, open_segment)
 
 
 async def check_left(
