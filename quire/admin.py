@@ -199,7 +199,7 @@ async def offload(
         if not keep_ledgers:
             await work.release([file])
     if not keep_ledgers:
-        await work.release()  # those of earlier runs
+        await work.release()  # and of earlier runs
     return moved
 
 

@@ -264,7 +264,7 @@ def read_answer(data: bytes) -> BookieAnswer:
 
 
 def _read_entry(data: bytes, at: int) -> Message | None:
-    """Read the part of an answer to a read, which is the rest, in the order in which bookies write
+    """Read the part of an answer to a read, which is the rest, in the order that bookies write
     it; None for another order. One is read for every entry.
     """
     end = len(data)
@@ -345,7 +345,7 @@ def _read_start(data: bytes) -> _Start | None:
 
 def read_added(data: bytes, at: int = 0) -> tuple[int, int] | None:
     """Return transaction and status of the answer to an add that begins at an offset, without its
-    size. None for another answer, or for one that is not whole.
+    size. None for another answer, or for a part of one.
 
     It looks at as many bytes as it must. A status that is not 0 is to be looked for in the part, by
     `read_answer`.

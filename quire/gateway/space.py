@@ -81,9 +81,9 @@ class ConnectionPlaces(Generic[T]):
         self._open: dict[T, None] = {}
         self._known: dict[T, None] = {}
         self._silent: dict[T, None] = {}
-        """The strangers' connections that may be ended, the one that is silent longest first."""
+        """The strangers' connections that may be ended, the longest silent first."""
         self._resting: dict[T, None] = {}
-        """The others that may be ended, the one that rests longest first."""
+        """The others that may be ended, the longest at rest first."""
 
     def enter(self, connection: T) -> T | None:
         """Give a new connection a place. Return the connection that has to end: the longest silent
@@ -104,14 +104,14 @@ class ConnectionPlaces(Generic[T]):
     def speak(self, connection: T) -> None:
         """Note that a connection has logged in, or that a request of it was permitted.
 
-        It is not ended for another one until it rests.
+        No new connection ends it until it rests.
         """
         if connection in self._open:
             self._known[connection] = None
             self._silent.pop(connection, None)
 
     def work(self, connection: T) -> None:
-        """Note that a request is under way: the connection is not ended for another one."""
+        """Note that a request is under way: no new connection ends this one."""
         self._silent.pop(connection, None)
         self._resting.pop(connection, None)
 

@@ -238,7 +238,7 @@ class CountingMeter(ClientMeter):
         return sorted(found, key=lambda each: (type(each).__name__, each))
 
     def merge(self, other: CountingMeter) -> None:
-        """Add another meter's counts. What it watches is left out."""
+        """Add another meter's counts. Its watched figures are left out."""
         self.appends.merge(other.appends)
         self.pushed_entries += other.pushed_entries
         for mine, its in zip(self._counters(), other._counters(), strict=True):

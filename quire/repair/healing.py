@@ -1,7 +1,7 @@
 """Healing on demand: plan the copies that are missing, ask bookies to make them, and wait.
 
 The bookies do the work (orders.py, quire/storage/maintenance/self_repair.py). This side may end at
-any moment and begin again: what was asked for stays, and is not asked for twice.
+any moment and begin again: requests stay, and are not made twice.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Healing:
                 bookie that takes longer is left to it.
             on_progress: told of assignments.
 
-        Cancellation: what was asked for stays asked for.
+        Cancellation: requests that were made stay.
         """
         progressed = Progressed()
 
@@ -242,7 +242,7 @@ class Healing:
 
     async def _is_made(self, assignment: Assignment) -> bool:
         """Tell whether the places of an assignment are taken that is not open any more. It may have
-        been taken back, by `cancel`. Nothing tells that of entries that a bookie lacked. A damaged
+        been taken back, by `cancel`. Nothing tells of entries that a bookie lacked. A damaged
         record tells nothing of places.
         """
         try:

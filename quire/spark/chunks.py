@@ -98,7 +98,7 @@ def cut(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def fields_of(row: Row) -> dict[str, Any]:
-    """Return a row as a gateway takes it, and in the form in which a gateway gives it back."""
+    """Return a row as a gateway takes it, and as a gateway gives it back."""
     payload, (key, headers, event_time_ms) = row
     fields: dict[str, Any] = {}
     if key is not None:

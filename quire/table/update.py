@@ -4,13 +4,13 @@
     remove    the rows of records that were trimmed
     append    the records from the table's end to the log's, a commit for every 256 MiB
 
-The log is the truth. A run does what is missing, so it may be killed at any point and repeated.
+The log is the truth. A run does the rest only, so it may be killed at any point and repeated.
 
 Invariants:
   - Rows and the offset that they end before are one commit. A killed run leaves a whole number of
     commits, and files that no snapshot names.
-  - A commit holds only on the snapshot that the run looked at. Of two runs at once one commits; the
-    other looks again, and drops what it has.
+  - A commit holds only on the snapshot that the run looked at. When two runs meet, one commits; the
+    other looks again, and drops its rows.
   - Rows are committed after the log was seen to have its id still: then all of them were read from
     that log.
   - The record before the table's end must be where the table has it. Else the log lost records and
@@ -56,7 +56,7 @@ before a run gives up.
 """
 
 LOOK_PAUSES: Final = Backoff(first=0.01, last=0.5)
-"""The pauses before further looks at a log whose known end is not seen."""
+"""The pauses before further looks at a log, until its known end is seen."""
 
 
 class _ShortScanError(Exception):
@@ -74,7 +74,7 @@ class ScannedLog:
 
     async def extent(self, log_id: str) -> tuple[int, int] | None:
         """Return the first offset and the end that one look sees, the same if all records that it
-        sees were trimmed; None if it sees no record, which does not say that there is none.
+        sees were trimmed; None if it sees no record. There may be records all the same.
 
         Raises `LogReplacedError`.
         """
@@ -93,7 +93,7 @@ class ScannedLog:
         """Return the extent once it is seen as far as an end that was seen before.
 
         A look waits for some bookies only, and those may not know of a record that others told of.
-        So its silence is no trim: the manifest says what was trimmed. Raises `LogReplacedError`,
+        So its silence proves no trim; the manifest tells of trims. Raises `LogReplacedError`,
         and `UnreadableError` if the records do not appear within `LedgerOptions.request_timeout`.
         """
         at, loop, pauses = end.position, asyncio.get_running_loop(), LOOK_PAUSES.pauses()
@@ -108,7 +108,7 @@ class ScannedLog:
                 return first, first
             if loop.time() >= deadline:
                 held = [of.ledger for of in info.segments if of.number == at.segment]
-                if not held:  # a rebuild lost the segment: what is seen is all
+                if not held:  # a rebuild lost the segment: the rest of the log is here
                     return extent or (first, first)
                 raise UnreadableError(
                     held[0],
@@ -166,7 +166,7 @@ async def bring_up(
 
 
 class _TableRun:
-    """One run: looks, removes and appends until the table has what the log had at the look."""
+    """One run: looks, removes and appends until the table has the log's records of the look."""
 
     def __init__(
         self,

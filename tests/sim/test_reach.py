@@ -76,6 +76,8 @@ UNREACHED: Final = {
     "scan.py": "test_scan.py",
     "tls_files.py": "test_tls_files.py",
     "tracing/opentelemetry.py": "tracing",
+    "aio/accepting.py": "test_http_server.py",
+    "wire/descriptors.py": "gateway/test_server.py",
     "wire/hello.py": "wire/test_hello.py",
     "errors/certificates.py": "wire/test_tls_ports.py",
     "wire/certificates.py": "wire/test_certificates.py",
