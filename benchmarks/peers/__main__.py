@@ -3,11 +3,11 @@
     python -m benchmarks.peers [--rounds 3] [--seconds 3] [--peers quire,Kafka,Redis]
         [--only 'ledger: 1 KiB'] [--json FILE] [--plot FILE] [--against FILE]
 
-In a round each kind of workloads (ledgers, logs, Kafka's client) has servers of its own in empty
-directories, so the disk holds what one round of one kind writes. They take turns: each workload is
-run by each peer, in another order each round, once all servers have settled. Each kind begins with
-the machine's raw limits. Java's clients and servers are warmed up first. With `--against` the exit
-code is 1 if a ratio fell below 0.8 of its value in an earlier record.
+Each kind of workloads (ledgers, logs, Kafka's client) has servers of its own, which run for all its
+rounds: the disk holds what one kind writes. They take turns: in a round each workload is run by
+each peer, in another order each round, once all servers have settled. A round begins with the
+machine's raw limits. Java's clients and servers are warmed up first. With `--against` the exit code
+is 1 if a ratio fell below 0.8 of its value in an earlier record.
 
 PostgreSQL, Redis, etcd or NATS is left out, with a line that says why, when it cannot be installed
 or started.
@@ -118,11 +118,10 @@ def main() -> None:
     found = report.Results([])
     try:
         earlier = report.read_record(given.against) if given.against else None
-        for number in range(given.rounds):
-            for kind in KINDS:
-                part = [each for each in workloads if each.kind == kind]
-                if part:
-                    measure_part(kind, part, words, number, given.seconds, found)
+        for kind in KINDS:
+            part = [each for each in workloads if each.kind == kind]
+            if part:
+                measure_kind(kind, part, words, given, found)
         lines = tell(found, workloads, given, earlier)
     except (JarsMissingError, JavaError, QuireError, OSError, ValueError, TypeError) as error:
         keep_part(found, workloads, given.json)
@@ -134,23 +133,22 @@ def main() -> None:
     sys.exit(bool(lines))
 
 
-def measure_part(
+def measure_kind(
     kind: Kind,
     workloads: Sequence[Workload],
     words: Sequence[str],
-    number: int,
-    seconds: float,
+    given: argparse.Namespace,
     results: report.Results,
 ) -> None:
-    """Run the workloads of one kind in one round, and add the runs to the results."""
+    """Run all rounds of the workloads of one kind, and add the runs to the results."""
     with tempfile.TemporaryDirectory(prefix="quire-peers-") as directory:
         place = Path(directory)
         wanted = [each for each in words if each not in OTHERS or kind == "log"]
         peers = [each for each in peers_of(wanted, place) if kind in each.kinds]
-        check_disk(place, appending(peers, workloads) * seconds)
+        check_disk(place, given.rounds * appending(peers, workloads) * given.seconds)
         limits = partial(measure_limits, place, RAW_SECONDS)
-        rounds = Rounds(peers, workloads, seconds, limits, results)
-        run(partial(rounds.run, 1, number))
+        rounds = Rounds(peers, workloads, given.seconds, limits, results)
+        run(partial(rounds.run, given.rounds))
 
 
 def tell(

@@ -22,8 +22,8 @@ SETTLED_CORES: Final = 0.1
 SETTLED_BYTES: Final = 1024 * 1024
 
 DISK_BYTES_A_SECOND: Final = 200_000_000
-"""Of all servers together, while a workload appends: 150 MB in a run on two cores, with the share
-of the warm-up. Nothing is deleted before the end of a kind of workloads.
+"""Of all servers together, while a workload appends: 150 MB in a run on two cores, with a share for
+the warm-up. Nothing is deleted before the end of a kind of workloads.
 """
 
 
@@ -100,7 +100,7 @@ def check_disk(place: Path, seconds: float) -> None:
     if free < needed:
         raise ValueError(
             f"{place} has {free / 1e9:.1f} GB free, and this run may take {needed / 1e9:.1f}: make "
-            "space, set TMPDIR to another disk, or ask for less by --seconds or --peers"
+            "space, set TMPDIR to another disk, or ask for less by --rounds, --seconds or --peers"
         )
 
 

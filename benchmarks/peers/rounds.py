@@ -22,7 +22,8 @@ from quire.bench import raw
 from quire.bench.figures import RawLimits
 from quire.errors import QuireError
 
-WARM_UP_SECONDS: Final = 10.0
+WARM_UP_SECONDS: Final = 15.0
+"""Java's programs become no quicker after so long, at most."""
 
 Limits: TypeAlias = Callable[[Callable[[str], None]], Awaitable[RawLimits]]
 
@@ -86,16 +87,16 @@ class Rounds:
         )
         self._task = self._progress.add_task("starting")
 
-    async def run(self, rounds: int, first: int = 0) -> None:
-        """Start all, warm up, and run so many rounds into `results`, the first with this number.
-        Ends everything, however it goes.
+    async def run(self, rounds: int) -> None:
+        """Start all, warm up, and run so many rounds into `results`. Ends everything, however it
+        goes.
         """
         a_round = raw.STEPS + sum(w.kind in p.kinds for w in self._workloads for p in self._peers)
         self._progress.update(self._task, total=2 * len(self._peers) + rounds * a_round)
         async with AsyncExitStack() as stack:
             stack.enter_context(self._progress)
             ready = await self._start(stack)
-            for number in range(first, first + rounds):
+            for number in range(rounds):
                 await self._measure_limits(ready, number)
                 for workload in self._workloads:
                     await self._take_turns(ready, workload, number)
@@ -109,13 +110,19 @@ class Rounds:
                 started.append(peer)
         gc.freeze()
         gc.set_threshold(10_000, 20, 20)
-        limit = min(WARM_UP_SECONDS, 3 * self._seconds)
         for peer in started:
             self._advance(f"warming up {peer.name}")
-            if await self._takes_part(peer, peer.run(warm_up(peer), limit)):
+            if await self._takes_part(peer, self._warm_up(peer)):
                 self._watch.see(peer)
                 ready.append(peer)
         return ready
+
+    async def _warm_up(self, peer: Peer) -> None:
+        """Append for long, then append a little and read it: readings read what came last."""
+        appended = warm_up(peer)
+        await peer.run(appended, min(WARM_UP_SECONDS, 10 * self._seconds))
+        await peer.run(appended, min(1.0, self._seconds))
+        await peer.run(appended._replace(in_flight=0), 0.0)
 
     async def _takes_part(self, peer: Peer, step: Awaitable[object]) -> bool:
         """Start or warm up a peer. Returns whether that went well; else it ends with a line."""
