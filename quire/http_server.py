@@ -42,6 +42,14 @@ HANDSHAKE_SECONDS: Final = 10.0
 TAKE_SECONDS: Final = 60.0
 """A client takes an answer, or a part of a stream, within so long."""
 
+LOOK_SECONDS: Final = 1.0
+"""So often a connection looks whether its client has taken the end of an answer."""
+
+BELOW_TLS_SECONDS: Final = 10.0
+"""An answer counts as taken so long after TLS has taken it. How much of it waits below TLS for the
+client, event loops do not tell.
+"""
+
 _LENGTHS: Final = {b"content-length", b"transfer-encoding"}
 """Headers that say where a body ends."""
 
@@ -130,10 +138,12 @@ class TimedProtocol(H11Protocol):
         self._is_known = False
         self.handshake: asyncio.Task[None] | None = None
         """Opens the connection; None once it is open."""
+        self._answered_at = 0.0
         self.app_state = {**self.app_state, _PERMITTED: self._permitted}
         self.conn = _OneLengthConnection(h11.SERVER)
         self._head_until: float | None = None
         self._taking: asyncio.TimerHandle | None = None
+        self._looking: asyncio.TimerHandle | None = None
 
     def enter(self) -> bool:
         """Take a place in the table, before the handshake; return whether there is one."""
@@ -180,20 +190,31 @@ class TimedProtocol(H11Protocol):
     def _note_work(self) -> None:
         if self._table is None:
             return
-        if self._is_under_way():
-            self._table.work(self)
-        else:
+        self._end_looking()
+        if not self._is_under_way():
             self._table.rest(self)
+            return
+        self._table.work(self)
+        if self._is_answered():  # no event tells when the client has taken the rest
+            self._looking = self.loop.call_later(LOOK_SECONDS, self._note_work)
 
     def _is_under_way(self) -> bool:
         """Return whether a request is under way. A stranger's is not while the application waits
         for the stranger: a request could be begun and not sent, or its answer not taken.
         """
-        is_answered = self.cycle is None or self.cycle.response_complete
+        is_answered = self._is_answered()
         if not self._is_known:
             return not (is_answered or self.cycle.more_body or self.flow.write_paused)
-        is_taken = self.transport.get_write_buffer_size() == 0
-        return not (is_answered and is_taken and self._is_between_requests())
+        return not (is_answered and self._is_taken() and self._is_between_requests())
+
+    def _is_answered(self) -> bool:
+        return self.cycle is None or bool(self.cycle.response_complete)
+
+    def _is_taken(self) -> bool:
+        if self.transport.get_write_buffer_size():
+            return False
+        is_plain = self.transport.get_extra_info("sslcontext") is None
+        return is_plain or self.loop.time() >= self._answered_at + BELOW_TLS_SECONDS
 
     def _is_between_requests(self) -> bool:
         return self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
@@ -225,6 +246,7 @@ class TimedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Limit the end of a connection that takes no further request."""
         super().on_response_complete()
+        self._answered_at = self.loop.time()
         self._note_work()
         if self.transport.is_closing():
             self._await_taking()
@@ -245,12 +267,19 @@ class TimedProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._end_taking()
+        self._end_looking()
         self.leave()
+        self._table = None  # an answer may still come to its end
         super().connection_lost(exc)
 
     def _await_taking(self) -> None:
         if self._taking is None:
             self._taking = self.loop.call_later(TAKE_SECONDS, self.transport.abort)
+
+    def _end_looking(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
 
     def _end_taking(self) -> None:
         if self._taking is not None:

@@ -316,6 +316,21 @@ async def test_a_full_table_ends_the_connection_that_has_rested_longest() -> Non
     assert wires[1].written.endswith(b"0\r\n\r\n")
 
 
+async def test_an_answer_that_was_taken_to_its_end_is_at_rest() -> None:
+    """The end of a large answer is taken without an event: the buffer is small already."""
+    table = ConnectionPlaces[TimedProtocol](1)
+    wire = talking(Answering(1000), table, takes=False)
+    await settled()
+    newcomer = connected(Answering(1), table=table)
+    await settled()
+    assert lost([wire, newcomer]) == [False, True], "the client has not taken the answer"
+    wire.left = b""
+    await settled()
+    newcomer = connected(Answering(1), table=table)
+    await settled()
+    assert lost([wire, newcomer]) == [True, False]
+
+
 @pytest.mark.parametrize(
     ("size", "asked"),
     [(1, b"POST /refused HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"), (LARGE, REFUSED)],
@@ -334,7 +349,7 @@ async def test_a_stranger_holds_no_place_by_waiting(size: int, asked: bytes) -> 
 
 @asynccontextmanager
 async def served_with_tls(
-    place: Path, table: ConnectionTable
+    place: Path, table: ConnectionTable, size: int = 1
 ) -> AsyncIterator[tuple[str, int, ssl.SSLContext]]:
     """Serve with TLS in the block; yields where, and what its clients trust."""
     issuer = authority()
@@ -348,7 +363,7 @@ async def served_with_tls(
 
     serving = asyncio.create_task(
         serve_application(
-            *(Answering(1), listening),
+            *(Answering(size), listening),
             ready=ready.set,
             ending=end,
             table=table,
@@ -380,6 +395,30 @@ async def test_a_connection_without_a_handshake_has_a_place(tmp_path: Path) -> N
         writer.write(GET)
         assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
     assert await silent[2].read() == b"", "a handshake does not outlive the server"
+
+
+@pytest.mark.real_time
+async def test_an_answer_below_tls_is_not_broken_off(tmp_path: Path) -> None:
+    """TLS has taken all of the answer, and the client has not."""
+    table = ConnectionPlaces[TimedProtocol](1)
+    size = 20_000_000
+    async with served_with_tls(tmp_path, table, size) as (host, port, trusted):
+        reader, writer = await asyncio.open_connection(host, port, ssl=trusted, limit=1)
+        writer.write(GET)
+        assert await reader.read(9) == b"HTTP/1.1 "
+        await asyncio.to_thread(_refused, host, port)
+        body = 0
+        while part := await reader.read(65536):
+            body += len(part)
+            if body > size:
+                break
+        assert body > size, "the answer came whole"
+        writer.close()
+
+
+def _refused(host: str, port: int) -> None:
+    with socket.create_connection((host, port)) as newcomer:
+        assert newcomer.recv(1) == b""
 
 
 @pytest.mark.real_time

@@ -9,7 +9,8 @@ A connection costs its opener nothing, nor does a request that is refused. So co
 openers may be strangers have a quarter of the places, and a further one ends the connection that
 has been silent longest. When all places are taken, a new connection may also end the one that has
 been longest between two requests. A request under way is not broken off. Kafka's port and HTTP
-count their connections so, each for itself.
+count their connections so, each for itself. Kafka's port tells of no rest: a client that has logged
+in keeps its connection.
 """
 
 from __future__ import annotations

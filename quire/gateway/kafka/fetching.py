@@ -56,8 +56,9 @@ class TopicReading:
         self._served = served
         self._name = name
         self._records: deque[FetchedRecord] = deque()
+        """Records at hand."""
         self._sizes: deque[int] = deque()
-        """Records at hand, and the size of each in an answer."""
+        """The size of each of them in an answer."""
         self._size = 0
         self._stack = AsyncExitStack()
         self._reader: LogReader | None = None
