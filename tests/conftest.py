@@ -102,6 +102,7 @@ MARKS: Final = {
         "console/test_accessibility.py",
         "console/test_app.py",
         "console/test_gateways.py",
+        "console/test_leaving.py",
         "console/test_rights.py",
         "console/test_sampler.py",
         "console/test_server.py",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -23,6 +24,10 @@ from tests.console.scene import NOW
 
 TOKEN = "a-token"
 ADDRESS = "http://127.0.0.1:8190"
+
+ANNOUNCED = 1.0
+"""Virtual seconds after which every reader has learned of an appended record."""
+
 VOID = frozenset({"meta", "link", "input", "br", "img"})
 
 
@@ -147,3 +152,11 @@ def parse(text: str) -> Element:
     builder.close()
     assert builder.at is builder.root, f"<{builder.at.tag}> is not closed"
     return builder.root
+
+
+async def fill(shown: Shown, records: Sequence[bytes] = (b"a", b"b", b"c")) -> None:
+    async with shown.source.client.lead_log("orders") as log:
+        for record in records:
+            await log.append(record)
+        await asyncio.sleep(ANNOUNCED)
+        await shown.source.sampler.look()
