@@ -18,8 +18,8 @@ from quire.console.looks import ClusterLook
 from quire.console.rendering import STATIC
 from quire.testing.cluster import MemoryCluster
 from tests.console import scene
-from tests.console.pages import Element, Shown, console_of, parse
-from tests.console.test_app import GIVEN, fill
+from tests.console.pages import Element, Shown, console_of, fill, parse
+from tests.console.test_app import GIVEN
 
 STYLE = (STATIC / "console.css").read_text(encoding="utf-8")
 

@@ -12,8 +12,8 @@ from quire.rights.scopes import Reach
 from quire.rights.table import AccessRule
 from quire.testing.cluster import MemoryCluster
 from quire.wire.identity import client_identity
-from tests.console.pages import console_of
-from tests.console.test_app import GIVEN, fill
+from tests.console.pages import console_of, fill
+from tests.console.test_app import GIVEN
 from tests.rights.scene import scene
 
 ANNA = client_identity("anna")
