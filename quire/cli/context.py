@@ -17,6 +17,7 @@ from quire.cli.configuration import NAME, read_file
 from quire.cli.output import print_json, print_table
 from quire.cli.settings import Settings, with_settings
 from quire.errors import ConfigurationError
+from quire.metastore.place import place_of
 from quire.private_files import FILE_MODE, make_directories
 
 
@@ -150,7 +151,7 @@ def _from_anywhere(store: str, file: Path) -> str:
     """Return a store as every directory understands it. ./quire.toml is used in one only."""
     if "://" in store or store == "memory:" or file == Path(NAME):
         return store
-    return str(Path(store).expanduser().resolve())
+    return str(place_of(store))
 
 
 def _change(

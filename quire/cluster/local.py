@@ -38,6 +38,7 @@ from quire.metastore.place import (
     METADATA_FILE,
     STORE_FILE,
     cluster_store,
+    place_of,
     remember_store,
     resolve_store,
 )
@@ -68,16 +69,6 @@ class ServerDeath:
     def who(self) -> str:
         """Its name in messages."""
         return f"{self.kind} {self.index}"
-
-
-def _resolve(directory: str | Path) -> Path:
-    """Return the directory that a name means, to `connect` as well. Raises `ConfigurationError`."""
-    try:
-        return Path(directory).expanduser().resolve()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise ConfigurationError(
-            f"the directory {str(directory)!r} cannot be used: {error}"
-        ) from error
 
 
 class LocalCluster:
@@ -114,7 +105,7 @@ class LocalCluster:
                 "a cluster has one metadata store: give either store or zookeeper"
             )
         self.is_temporary = directory is None
-        self.directory = _resolve(
+        self.directory = place_of(
             tempfile.mkdtemp(prefix="quire-") if directory is None else directory
         )
         self.bookies = bookies

@@ -35,7 +35,7 @@ from quire.errors import (
 from quire.ledger.domains import Candidate, Placement
 from quire.ledger.following import SharedTails
 from quire.ledger.ledger_record import LedgerRecord
-from quire.ledger.metadata import Fragment, LedgerMetadata
+from quire.ledger.metadata import Fragment, LedgerMetadata, problem_of_custom
 from quire.ledger.options import LedgerOptions
 from quire.ledger.placement import choose_ensemble
 from quire.ledger.quorum import Replication
@@ -137,6 +137,10 @@ class LedgerCatalog:
         except ValueError:
             known = ", ".join(sorted(each.value for each in DigestKind))
             raise InvalidRequestError(f"digest {digest!r} is not known: take {known}") from None
+        custom = {} if custom_metadata is None else custom_metadata
+        problem = problem_of_custom(custom)
+        if problem:
+            raise InvalidRequestError(problem)
         if read_needs_password:
             if not password:
                 raise ConfigurationError("reads that need a password need one: give password=…")
@@ -156,7 +160,7 @@ class LedgerCatalog:
                 digest=digest,
                 key_check=key_check(sealer.access_key),
                 fragments=(Fragment.placed(0, ensemble, policy),),
-                custom_metadata=dict(custom_metadata or {}),
+                custom_metadata=dict(custom),
                 created_ms=created_ms,
                 token=token,
                 full_quorum=full_quorum,

@@ -168,11 +168,9 @@ class LedgerMetadata:
             return "id is negative"
         if self.stretch is not None and not self.key_check:
             return "a stretched password, and nothing to check it with"
-        strange = [
-            each for pair in self.custom_metadata.items() for each in pair if type(each) is not str
-        ]
+        strange = problem_of_custom(self.custom_metadata)
         if strange:
-            return f"custom metadata is text only, {strange[0]!r} is none"
+            return strange
         firsts = [fragment.first for fragment in self.fragments]
         if not firsts or firsts[0] != 0 or firsts != sorted(set(firsts)):
             return f"fragments start at {firsts}, which must be 0 and then ascend"
@@ -348,6 +346,14 @@ class LedgerMetadata:
             return _from_body(body, unknown)
         except (KeyError, TypeError, ValueError, LedgerClosedError, ConfigurationError) as error:
             raise CorruptRecordError(path, f"{type(error).__name__}: {error}") from error
+
+
+def problem_of_custom(custom: object) -> str | None:
+    """Return why a value cannot be the custom metadata of a ledger, None if it can."""
+    if not isinstance(custom, Mapping):
+        return f"custom metadata maps text to text, {custom!r} does not"
+    strange = [each for pair in custom.items() for each in pair if type(each) is not str]
+    return f"custom metadata is text only, {strange[0]!r} is none" if strange else None
 
 
 def _from_body(body: Mapping[str, Any], unknown: Unknown) -> LedgerMetadata:

@@ -21,18 +21,32 @@ def resolve_store(store: str) -> str:
     """
     if "://" in store or store == "memory:":
         return store
+    directory = place_of(store)
     try:
-        directory = Path(store).expanduser().resolve()
         if (directory / STORE_FILE).is_file():
             return (directory / STORE_FILE).read_text(encoding="utf-8-sig").strip()
         if (directory / METADATA_FILE).is_file():
             return cluster_store(directory)
-    except (OSError, RuntimeError, ValueError) as error:  # no access, no such home, no text
+    except (OSError, ValueError) as error:  # no access, no text
         raise ConfigurationError(f"the directory {store!r} cannot be used: {error}") from error
     raise ConfigurationError(
         f"{store!r} is neither a store's URI (sqlite:///path, zk://host:port/root) nor the "
         f"directory of a local cluster: `quire cluster up --data {store}` would make it one"
     )
+
+
+def place_of(directory: str | Path) -> Path:
+    """Return the directory that a name means to every process, wherever the process runs.
+
+    Raises `ConfigurationError` for a home that does not exist, a loop of links and a name that is
+    none.
+    """
+    try:
+        return Path(directory).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigurationError(
+            f"the directory {str(directory)!r} cannot be used: {error}"
+        ) from error
 
 
 def remember_store(directory: Path, store: str) -> None:

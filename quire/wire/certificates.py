@@ -68,9 +68,12 @@ class TlsOptions:
     def __post_init__(self) -> None:
         for name in ("certificate", "key", "ca"):
             given = getattr(self, name)
-            if not isinstance(given, str | Path):
+            if not isinstance(given, str | Path) or "\0" in str(given):
                 raise ConfigurationError(f"{name} must be the path of a file, not {given!r}")
-            object.__setattr__(self, name, Path(given).expanduser())
+            try:
+                object.__setattr__(self, name, Path(given).expanduser())
+            except RuntimeError as error:  # no such home
+                raise ConfigurationError(f"{name} cannot be {given!r}: {error}") from error
         try:
             object.__setattr__(self, "mode", TlsMode(self.mode))
         except ValueError:
@@ -107,13 +110,13 @@ def local_tls(store: str) -> TlsOptions | None:
     """
     if "://" in store or store == "memory:":
         return None
-    place = Path(store).expanduser() / LOCAL
-    options = TlsOptions(
-        place / f"{LOCAL_CLIENT}.pem", place / f"{LOCAL_CLIENT}-key.pem", place / "ca.pem"
-    )
     try:
+        place = Path(store).expanduser() / LOCAL
+        options = TlsOptions(
+            place / f"{LOCAL_CLIENT}.pem", place / f"{LOCAL_CLIENT}-key.pem", place / "ca.pem"
+        )
         return options if Path(options.certificate).is_file() else None
-    except (OSError, ValueError):  # no access, or no name of a file
+    except (OSError, RuntimeError, ConfigurationError):  # no access, no home, no name of a file
         return None
 
 

@@ -290,6 +290,13 @@ def test_the_store_of_a_context_is_the_same_in_every_directory(
     assert read_file(tmp_path / "quire.toml").contexts["a"]["store"] == "./data"
 
 
+def test_a_store_that_is_no_directory_is_refused(file: Path) -> None:
+    done = call("context", "add", "a", "--store", "~no-such-user/data")
+    assert done.exit_code == 2
+    assert "'~no-such-user/data' cannot be used" in done.stderr
+    assert not file.exists()
+
+
 def test_a_link_to_a_file_of_contexts_stays_a_link(file: Path, tmp_path: Path) -> None:
     target = tmp_path / "dotfiles.toml"
     target.write_text("# größe\n", encoding="utf-8")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,6 +128,12 @@ def test_a_mode_is_required_or_optional(files: Directory) -> None:
     assert TlsOptions("c", "k", "a", "optional").mode is TlsMode.OPTIONAL  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="'perhaps' is not one of"):
         TlsOptions("c", "k", "a", "perhaps")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", ["a\0b", "~no-such-user/pair.pem", 5])
+def test_a_file_is_a_path(path: Any) -> None:
+    with pytest.raises(ConfigurationError, match="key "):
+        TlsOptions("c", path, "a")
 
 
 def test_changed_files_are_read_again(files: Directory) -> None:
