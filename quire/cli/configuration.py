@@ -130,6 +130,10 @@ class Configuration:
             raise ConfigurationError(
                 f"{self.file}: {key} = {value!r} in [{table}] must be {wanted}"
             )
+        if any(isinstance(one, str) and "\0" in one for one in _each(value)):
+            raise ConfigurationError(  # no file is called so, and the command line has none
+                f"{self.file}: {key} = {value!r} in [{table}] has a null character"
+            )
         try:
             option.type_cast_value(click.Context(command), value)
         except click.BadParameter as error:
@@ -161,6 +165,10 @@ def _misfit(option: click.Option, value: object) -> str | None:
 
 def _is_one(value: object) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _each(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else [value]
 
 
 def _as_typed(value: Any) -> Any:

@@ -154,6 +154,7 @@ def test_a_context_that_prints_json_prints_errors_as_json(file: Path) -> None:
         ("[log.read]\nlimit = 1.5\n", "must be a whole number"),
         ("[log.read]\nfrom = true\n", "must be one value"),
         ("[log.append]\nheader = [['a']]\n", "must be a list"),
+        ('[cluster.up]\ndata = "a\\u0000b"\n', "has a null character"),
         ("[bookie.serve]\nexit-with-parent = 1\n", "must be true or false"),
         ("[cluster.up]\nlabels = 'rack=r1'\n", "must be a list"),
         ("[bookie.serve]\nstorage = {write-cash-bytes = 1}\n", "did you mean 'write_cache_bytes'?"),
