@@ -164,7 +164,14 @@ class Ensemble:
         return settle(self.is_lagging, self._moved, seconds)
 
     def is_complete(self, metadata: LedgerMetadata) -> bool:
-        """Return whether every bookie is known to hold its whole share of the ledger."""
+        """Return whether every bookie is known to hold its whole share of the ledger.
+
+        With deferred sync that is never known: a bookie vouches only for entries above the LAC of
+        the question. Of those at or below, it may have lost what it had accepted, in a restart that
+        no call met.
+        """
+        if self.accepted is not None:
+            return False
         marks = [self.window.watermark(sender.position) for sender in self.senders]
         never_failed = len(metadata.fragments) == 1 and not self.suspects
         return never_failed and min(marks) >= self.window.lac

@@ -366,6 +366,36 @@ def test_a_bookie_that_failed_is_not_tried_again() -> None:
     virtually(main)
 
 
+def test_a_restart_that_no_call_met_leaves_no_gap_after_deferred_sync() -> None:
+    """A bookie was late, lost what it had accepted, and then vouched for later entries only."""
+
+    async def main() -> None:
+        async with MemoryCluster(3, options=OPTIONS) as cluster:
+            writer = await cluster.catalog.create(full_quorum=True, deferred_sync=True)
+            late, on_time = cluster.bookies["b2"], asyncio.Event()
+
+            async def before(method: str, ledger: int) -> None:
+                if method == "add":
+                    await on_time.wait()
+
+            late.before = before
+            await writer.append(b"a")
+            assert await writer.force() == 0
+            on_time.set()
+            await asyncio.sleep(PATIENCE)
+            assert late.look(writer.ledger).deferred
+            late.crash()
+            await writer.append(b"b")
+            await asyncio.sleep(PATIENCE)
+            assert await writer.force() == 1
+            await asyncio.sleep(PATIENCE)
+            assert sorted(late.look(writer.ledger).frames) == [1]
+            await writer.close()
+            assert is_full(cluster, await cluster.catalog.metadata(writer.ledger))
+
+    virtually(main)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_fails_a_closed_ledger_is_full(seed: int) -> None:
     async def main() -> None:
