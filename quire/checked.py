@@ -60,6 +60,14 @@ def check_password_type(password: object) -> None:
         )
 
 
+def check_flag(value: object, what: str) -> None:
+    """Raise `InvalidRequestError` for a value that is neither True nor False: a text such as "no"
+    would count as True, and a record that held it could not be read again.
+    """
+    if type(value) is not bool:
+        raise InvalidRequestError(f"{what} must be True or False, not {value!r}")
+
+
 def check_callable(function: object, what: str) -> None:
     """Raise `InvalidRequestError` for a value that cannot be called."""
     if not callable(function):

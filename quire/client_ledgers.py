@@ -88,6 +88,7 @@ class LedgerClient:
             ConfigurationError: the placement needs more domains than there are copies; or reads
                 are to need a password, and there is none, or no TLS.
             LevelNeededError: a placement, or a password for reads, needs a higher feature level.
+            InvalidRequestError: an argument has a wrong type, or the metadata is too large.
 
         Cancellation: an empty ledger may remain in the metadata store.
 

@@ -79,6 +79,12 @@ OF_A_CLIENT: Final[dict[str, Call]] = {
     "create_ledger with text": lambda client: client.create_ledger(custom_metadata={"a": 5}),
     "create_ledger with a list": lambda client: client.create_ledger(custom_metadata=["ab"]),
     "create_ledger with numbers": lambda client: client.create_ledger(custom_metadata={5: "a"}),
+    "create_ledger with 1": lambda client: client.create_ledger(full_quorum=1),
+    "create_ledger with yes": lambda client: client.create_ledger(full_quorum="yes"),
+    "create_ledger deferred by text": lambda client: client.create_ledger(deferred_sync="no"),
+    "create_ledger guarded by text": lambda client: client.create_ledger(
+        password=b"p", read_needs_password="no"
+    ),
     "open_ledger by text": lambda client: client.open_ledger("5"),
     "open_ledger by nothing": lambda client: client.open_ledger(None),
     "open_ledger_without_recovery": lambda client: client.open_ledger_without_recovery(1.5),

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from quire.aio.later import Later
-from quire.checked import check_password_type, given_or_default
+from quire.checked import check_flag, check_password_type, given_or_default
 from quire.entry import DigestKind, LedgerId, Sealer, is_checked, is_of_guarded_reads, key_check
 from quire.errors import (
     ConfigurationError,
@@ -129,9 +129,13 @@ class LedgerCatalog:
         Raises `NotEnoughBookiesError` when too few bookies are up and writable, among them
         `NotEnoughDomainsError` when these are in too few domains for the placement,
         `ConfigurationError` when the placement needs more copies than there are,
-        `InvalidRequestError` for more than half a megabyte of `custom`, and the store's errors; a
-        creation that fails or is cancelled may leave an empty ledger.
+        `InvalidRequestError` for more than half a megabyte of `custom` and for a flag that is not
+        True or False, and the store's errors; a creation that fails or is cancelled may leave an
+        empty ledger.
         """
+        check_flag(deferred_sync, "deferred_sync")
+        check_flag(full_quorum, "full_quorum")
+        check_flag(read_needs_password, "read_needs_password")
         try:
             digest = DigestKind(digest)
         except ValueError:
