@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from random import Random
@@ -163,16 +164,14 @@ class Ingest:
             LogFullError, LogSealedError, LogBeingDeletedError: the log takes no segments.
             NoSuchLedgerError: another attempt of the job deleted a part; or a part was ingested and
                 trimmed since, and the log does not remember the job.
-            InvalidRequestError: a part is not closed, or a manifest cannot hold the sequence.
+            InvalidRequestError: a part is not closed, or is given twice, or a manifest cannot hold
+                the sequence.
             UnauthorizedError: the password is not the log's.
             UnsupportedError: the segments of logs are not ledgers.
             QuireError: the errors of recovery and of the store.
         """
         self._check_parts()
-        if not 0 <= job.sequence < 2**63:
-            raise InvalidRequestError(
-                f"sequence {job.sequence} of job {job.name!r} is not in 0..2**63-1"
-            )
+        _check_work(parts, job)
         seen, _ = await self._record.find()
         if remember and seen is not None and await self._find_done(seen, parts, job):
             await self._sweep(job.name)
@@ -390,6 +389,21 @@ async def drop_silent_jobs(
         name: await ingest_of(name).drop_silent(seconds) for name in await logs_with_parts(store)
     }
     return {name: ledgers for name, ledgers in dropped.items() if ledgers}
+
+
+def _check_work(parts: Sequence[LedgerId], job: Job) -> None:
+    """Raise `InvalidRequestError` for work that a manifest cannot hold: one with the sequence 1.0
+    could not be read again.
+    """
+    if type(job.sequence) is not int or not 0 <= job.sequence < 2**63:
+        raise InvalidRequestError(
+            f"sequence {job.sequence!r} of job {job.name!r} is not a number in 0..2**63-1"
+        )
+    twice = [each for each, count in Counter(parts).items() if count > 1]
+    if twice:
+        raise InvalidRequestError(
+            f"ledger {twice[0]} is given twice as a part of job {job.name!r}: name each part once"
+        )
 
 
 def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) -> bool:

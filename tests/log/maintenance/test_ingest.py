@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -319,6 +320,38 @@ def test_a_sequence_that_a_manifest_cannot_hold_is_refused() -> None:
                 await ingest(client, [part], sequence=2**63)
             assert await client.logs.list() == []
             await ingest(client, [part], sequence=2**63 - 1)
+            assert await client.payloads() == numbered(0, 3)
+
+    run(main)
+
+
+@pytest.mark.parametrize("sequence", [1.0, True, "1", None])
+def test_a_sequence_that_could_not_be_read_again_is_refused(sequence: Any) -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            async with await client.open() as log:
+                await append_all(log, numbered(0, 3))
+            part = await write_part(client, "job", 3, 3)
+            with pytest.raises(
+                InvalidRequestError, match=r"sequence .* of job 'job' is not a number"
+            ):
+                await ingest(client, [part], sequence=sequence)
+            assert await client.payloads() == numbered(0, 3)
+            await ingest(client, [part], sequence=1)
+            assert await client.payloads() == numbered(0, 6)
+
+    run(main)
+
+
+def test_a_part_that_is_given_twice_is_refused() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            part = await write_part(client, "job", 0, 3)
+            with pytest.raises(InvalidRequestError, match=f"ledger {part} is given twice"):
+                await ingest(client, [part, part])
+            await ingest(client, [part])
             assert await client.payloads() == numbered(0, 3)
 
     run(main)
