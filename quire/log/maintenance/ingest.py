@@ -21,11 +21,12 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import compress
 from random import Random
 from typing import Final
 
 from quire.aio.retry import BACKOFF
-from quire.entry import LedgerId
+from quire.entry import NO_ENTRY, LedgerId
 from quire.errors import (
     ConflictError,
     CorruptEntryError,
@@ -164,8 +165,8 @@ class Ingest:
             LogFullError, LogSealedError, LogBeingDeletedError: the log takes no segments.
             NoSuchLedgerError: another attempt of the job deleted a part; or a part was ingested and
                 trimmed since, and the log does not remember the job.
-            InvalidRequestError: a part is not closed, or is given twice, or a manifest cannot hold
-                the sequence.
+            InvalidRequestError: a part is not closed, or is given twice, or is new beside parts
+                that the log has; or a manifest cannot hold the sequence.
             UnauthorizedError: the password is not the log's.
             UnsupportedError: the segments of logs are not ledgers.
             QuireError: the errors of recovery and of the store.
@@ -303,10 +304,33 @@ class Ingest:
         """Return what `_is_done` does, with the doomed pages searched, too.
 
         The manifest, with its doomed pages, lists every ingested part until its ledger is deleted.
+        Raises `InvalidRequestError` if it lists some of the parts, and another one with records was
+        never ingested: these are not the parts of an ingest that is repeated.
         """
-        if await self._record.ask(manifest, lambda now: _is_done(now, parts, job)):
+        if job is not None and await self._record.ask(manifest, lambda now: _knows(now, job)):
             return True
-        return await _are_doomed(manifest, manifest.doomed_pages, parts)
+        listed = await self._record.ask(manifest, lambda now: [_is_listed(now, p) for p in parts])
+        there, left = list(compress(parts, listed)), list[LedgerId]()
+        for ledger in (
+            each for each, is_listed in zip(parts, listed, strict=True) if not is_listed
+        ):
+            is_doomed = await _are_doomed(manifest, manifest.doomed_pages, [ledger])
+            (there if is_doomed else left).append(ledger)
+        for ledger in left if there else ():
+            if await self._is_kept(ledger):
+                raise InvalidRequestError(
+                    f"log {self._record.name!r} has ledger {there[0]} already, and ledger {ledger} "
+                    "was never ingested: parts are ingested together, so give the new ones alone"
+                )
+        return bool(there)
+
+    async def _is_kept(self, ledger: LedgerId) -> bool:
+        """Return whether a part has records. After its ingest it is deleted before its log's
+        manifest forgets it, and an empty one is never listed.
+        """
+        with suppress(NoSuchLedgerError):
+            return (await self._catalog.metadata(ledger)).last_entry != NO_ENTRY
+        return False
 
     async def _end_of(self, ledger: LedgerId, password: bytes) -> SegmentEnd:
         """Return the end of a part, with offsets from 0."""
@@ -411,12 +435,19 @@ def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) 
 
     Raises `JobReusedError` if the job's sequence belongs to other records.
     """
-    if job is not None:
-        manifest.check_job(job)
-        if manifest.has_done(job):
-            return True
-    doomed = frozenset(manifest.doomed)
-    return any(each in doomed or manifest.with_ledger(each) for each in parts)
+    is_known = job is not None and _knows(manifest, job)
+    return is_known or any(_is_listed(manifest, each) for each in parts)
+
+
+def _knows(manifest: LogManifest, job: Job) -> bool:
+    """Return whether a log remembers this work, or later work of the job. Raises as `_is_done`."""
+    manifest.check_job(job)
+    return manifest.has_done(job)
+
+
+def _is_listed(manifest: LogManifest, ledger: LedgerId) -> bool:
+    """Return whether a log has a part, or has yet to delete it."""
+    return ledger in manifest.doomed or bool(manifest.with_ledger(ledger))
 
 
 async def _are_doomed(

@@ -355,3 +355,33 @@ def test_a_part_that_is_given_twice_is_refused() -> None:
             assert await client.payloads() == numbered(0, 3)
 
     run(main)
+
+
+def test_a_new_part_beside_an_ingested_one_is_refused_and_kept() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            old = await write_part(client, "job", 0, 3)
+            await ingest(client, [old], sequence=1)
+            new = await write_part(client, "job", 3, 3)
+            with pytest.raises(InvalidRequestError, match=f"ledger {new} was never ingested"):
+                await ingest(client, [old, new], sequence=2)
+            await ingest(client, [new], sequence=2)
+            assert await client.payloads() == numbered(0, 6)
+
+    run(main)
+
+
+def test_a_repetition_may_find_some_of_its_parts_trimmed_or_empty() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            client = cluster.new_client()
+            parts = [await write_part(client, "job", at, count) for at, count in ((0, 3), (3, 0))]
+            parts.append(await write_part(client, "job", 3, 3))
+            await ingest(client, parts, remember=False)
+            await client.logs.trim(NAME, Position(2, 0, 0))
+            assert await cluster.ledgers() == parts[2:]
+            await ingest(client, parts, remember=False)
+            assert await client.payloads() == numbered(3, 3)
+
+    run(main)
