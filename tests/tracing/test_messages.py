@@ -134,6 +134,18 @@ def test_records_of_one_append_share_a_span() -> None:
     play(scene)
 
 
+def test_an_iterator_of_records_has_a_span_if_it_has_records() -> None:
+    async def scene(client: quire.Client, told: Told) -> None:
+        async with leading(client) as log:
+            append_many: Any = log.append_many
+            with told.tracer.start_as_current_span("request"):
+                assert await append_many(iter(())) == []
+                assert len(await append_many(iter([b"a", b"b"]))) == 2
+        assert values(told.one("append orders"))["messaging.batch.message_count"] == 2
+
+    play(scene)
+
+
 def test_submitted_records_share_a_span_that_ends_with_them() -> None:
     async def scene(client: quire.Client, told: Told) -> None:
         async with leading(client) as log:

@@ -59,9 +59,9 @@ class GroupAppends:
         log._home.check(self)
         with log._failure:
             given = (expected_offset, producer_sequence, txid)
-            if not records:
-                return _nothing()
             group, terms = await take_in(log._record, records, *given)
+            if not group:  # only now: an iterator does not tell that it is empty
+                return _nothing()
             return await log._pipeline.submit(group, len(group), terms)
 
     async def append_many(

@@ -98,7 +98,8 @@ class TracedLog(Log):
         txid: int | None = None,
     ) -> asyncio.Future[list[Appended]]:
         """See `Log.submit_many`. One span stands for all records, also those of `append_many`."""
-        sending = self._messages.send(self.name, len(records)) if records else None
+        given = list(records)
+        sending = self._messages.send(self.name, len(given)) if given else None
 
         async def submitted(
             some: Sequence[bytes | NewRecord],
@@ -111,13 +112,13 @@ class TracedLog(Log):
             )
 
         if sending is None:
-            return await submitted(records)
+            return await submitted(given)
         try:
-            traced = await self._carrying(records, sending.headers)
+            traced = await self._carrying(given, sending.headers)
             try:
                 future = await submitted(traced)
             except EntryTooLargeError:
-                future = await submitted(records)
+                future = await submitted(given)
         except BaseException as error:
             sending.fail(error)
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,19 @@ def test_append_many_is_one_entry_and_is_never_split() -> None:
             assert await log.append_many([]) == []
             await log.close()
             assert await cluster.new_client().payloads() == numbered(0, 12)
+
+    run(main)
+
+
+def test_an_iterator_without_records_ends_no_leader() -> None:
+    async def main() -> None:
+        async with LogCluster() as cluster:
+            log = await cluster.new_client().open()
+            append_many: Any = log.append_many
+            assert await append_many(iter(())) == []
+            assert [each.offset for each in await append_many(iter(numbered(0, 2)))] == [0, 1]
+            await log.close()
+            assert await cluster.new_client().payloads() == numbered(0, 2)
 
     run(main)
 
