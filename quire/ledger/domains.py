@@ -52,6 +52,16 @@ class Within(NamedTuple):
     def __str__(self) -> str:
         return f"{self.level}:{'|'.join(self.values)}"
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether the text of these labels means the same labels when it is read again: a record of
+        a ledger holds it. A single text is a sequence of texts too, and is refused.
+        """
+        if not isinstance(self.values, tuple) or not all(type(each) is str for each in self.values):
+            return False
+        is_given = bool("|".join(self.values))
+        return is_given and not any("," in each or "|" in each for each in self.values)
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -65,7 +75,7 @@ class Placement:
 
     Raises:
         ConfigurationError: a level is unknown or named twice in a term, or a number is not
-            positive.
+            positive, or `within` has no labels.
     """
 
     require: tuple[Spread, ...] = ()
@@ -84,6 +94,12 @@ class Placement:
             if type(each.domains) is not int or each.domains < 1:
                 raise ConfigurationError(
                     f"placement {self}: {each.level} needs a positive number of domains"
+                )
+        for term in self.within:
+            if not term.is_readable:
+                raise ConfigurationError(
+                    f"placement within {term.level}: {term.values!r} are not labels: give a tuple "
+                    "of texts without commas and bars, as in Within('zone', ('a', 'b'))"
                 )
         for levels in (
             [each.level for each in self.require],

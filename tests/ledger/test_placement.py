@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import permutations
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -286,6 +287,19 @@ def test_a_policy_that_cannot_be_understood(text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Placement.parse(text)
     assert "placement" in str(caught.value)
+
+
+@pytest.mark.parametrize("values", ["eu", ["eu"], (), ("",), (5,), ("eu", "us,asia"), ("eu|us",)])
+def test_labels_that_a_record_could_not_give_back_are_refused(values: Any) -> None:
+    """A ledger in zone eu would be written, and its record could not be read, or says otherwise."""
+    with pytest.raises(ConfigurationError, match=r"placement within zone: .* are not labels"):
+        Placement(within=(Within("zone", values),))
+
+
+@pytest.mark.parametrize("values", [("eu",), ("eu", "us"), ("eu", ""), ("", "")])
+def test_labels_that_a_record_gives_back(values: tuple[str, ...]) -> None:
+    policy = Placement(within=(Within("zone", values),))
+    assert Placement.parse(str(policy)) == policy
 
 
 def test_more_domains_than_copies_are_refused() -> None:
