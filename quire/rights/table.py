@@ -189,8 +189,7 @@ class RightsTable:
 
     def having(self, rules: Iterable[AccessRule]) -> RightsTable:
         """Return the table with some rules. A rule that is there stays as it is."""
-        found = dict.fromkeys(self.rules)
-        return replace(self, rules=(*found, *(each for each in rules if each not in found)))
+        return replace(self, rules=tuple(dict.fromkeys((*self.rules, *rules))))
 
     def without(self, is_unwanted: Callable[[AccessRule], bool]) -> RightsTable:
         """Return the table without some rules."""
@@ -202,12 +201,16 @@ class RightsTable:
 
     @classmethod
     def decode(cls, data: bytes) -> RightsTable:
-        """Return the contents of a record. Raises `CorruptRecordError`."""
+        """Return the contents of a record. Raises `CorruptRecordError`.
+
+        Older programs told the spellings of a DNS name apart. Of their rules that say the same, the
+        first is kept: a record that is not believed would have each call denied.
+        """
         _, body, unknown = FORMAT.decode(RIGHTS, data)
         rows = body.get("rules")
         if not isinstance(rows, list):
             raise CorruptRecordError(RIGHTS, f"rules {rows!r}")
         try:
-            return cls(tuple(map(AccessRule.of, rows)), unknown)
+            return cls(tuple(dict.fromkeys(map(AccessRule.of, rows))), unknown)
         except (ValueError, InvalidRequestError) as error:
             raise CorruptRecordError(RIGHTS, str(error)) from error

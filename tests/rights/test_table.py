@@ -56,10 +56,24 @@ def test_a_row_of_another_kind_is_not_believed(row: object) -> None:
 
 
 def test_a_record_without_rules_is_not_believed() -> None:
-    bodies: list[dict[str, object]] = [{}, {"rules": {}}, {"rules": [ROOT.row()] * 2}]
+    bodies: list[dict[str, object]] = [{}, {"rules": {}}]
     for body in bodies:
         with pytest.raises(CorruptRecordError):
             RightsTable.decode(encode_record("rights", 1, body))
+
+
+def test_a_record_with_two_spellings_of_one_name_is_believed() -> None:
+    """Older programs told them apart: both may be there when a bookie is upgraded."""
+    spelled = [{**ORDERS.row(), "identity": name} for name in ("Orders.example", "orders.example")]
+    found = RightsTable.decode(encode_record("rights", 1, {"rules": [ROOT.row(), *spelled]}))
+    rule = AccessRule("ORDERS.example", Role.WRITER, Reach(log="orders"))
+    assert found.rules == (ROOT, rule)
+    assert found.without(lambda each: each == rule).rules == (ROOT,)
+
+
+def test_spellings_of_one_name_are_granted_once() -> None:
+    both = [AccessRule(name, Role.READER) for name in ("Orders.example", "orders.example")]
+    assert RightsTable((ROOT,)).having(both).rules == (ROOT, both[0])
 
 
 def test_fields_of_a_later_program_stay() -> None:
