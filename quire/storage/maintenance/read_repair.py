@@ -73,7 +73,8 @@ class Patcher:
         while appends are slow; yield how many entries and bytes came, again and again. `pieces` is
         closed in the end. Raises as `Copies.fetch`, and `UnreadableError` for more than the journal
         can take. An entry without any copy does not stop later ones: its error is raised in the
-        end.
+        end. For a ledger with another key, which a stranger began here, it raises
+        `UnreadableError` before anything is fetched: the stranger could read the entries.
         """
         room = min(READ_BYTES_MAX, self._options.run_bytes_max)
         missed: UnreadableError | None = None
@@ -82,6 +83,7 @@ class Patcher:
             async for batch in batches:
                 wanted = vain.left(batch)
                 while wanted:
+                    self._check_key(ledger, wanted[0], owed)
                     vain.begin()
                     try:
                         run, got = await copies.fetch(ledger, wanted, room)
@@ -100,6 +102,11 @@ class Patcher:
                     await asyncio.sleep(self.pace.pause(len(run), now))
         if missed is not None:
             raise missed
+
+    def _check_key(self, ledger: LedgerId, entry: EntryId, owed: Owed) -> None:
+        if not self._storage.state(ledger).is_of(owed.key_check):
+            reason = "another program began the ledger at this bookie and could read the copies"
+            raise UnreadableError(ledger, entry, reason)
 
     async def patch(self, copies: Copies, ledger: LedgerId, chunk: ChunkAt) -> bool:
         """Put good copies in the place of a damaged chunk; False when it is not settled yet which

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from quire.entry import key_check
 from quire.errors import CorruptEntryError
 from quire.storage.maintenance.replicas_port import Owed
 from tests.storage.maintenance.fakes import FakeCopies, all_to
-from tests.storage.scene import KEY, SMALL, Scene, drive, eventually, run_of
+from tests.storage.scene import KEY, OTHER_KEY, SMALL, Scene, drive, eventually, run_of
 from tests.support.virtual import virtually
 
 FAST = replace(SMALL, scrub_seconds=0.01, scrub_bytes_per_second=1 << 40)
@@ -168,6 +169,22 @@ def test_of_an_open_ledger_damage_waits_until_it_is_settled() -> None:
         copies.ledgers[7] = all_to(1, is_final=False)
         await scrubber.round()
         assert scrubber.damage == []
+        await scene.close()
+
+    drive(main())
+
+
+def test_a_damaged_chunk_under_another_key_gets_no_copies() -> None:
+    """A stranger began the ledger here, and could read them."""
+
+    async def main() -> None:
+        scene = await stored(1)
+        scene.disk.rot(paths(scene)[0], 54 + 100)
+        copies = FakeCopies({7: replace(all_to(0), key_check=key_check(OTHER_KEY))})
+        scrubber = scene.node.scrubber(copies.open)
+        await scrubber.round()
+        assert copies.asked == []
+        assert len(scrubber.damage) == 1
         await scene.close()
 
     drive(main())
