@@ -65,11 +65,31 @@ class Guest:
 
     def __init__(self) -> None:
         self.end: Callable[[], object] = _nothing
-        """Ends it."""
+        """Ends it; appends under way are answered first."""
+        self.cut: Callable[[], object] = _nothing
+        """Ends it at once: its descriptor does not wait until the client agrees to the end."""
 
 
 def _nothing() -> None:
     """Has not begun."""
+
+
+class _GuestProtocol(asyncio.StreamReaderProtocol):
+    """A connection whose handshake may end just as its place is lost."""
+
+    _made: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note that the handshake is over."""
+        self._made = transport
+        super().connection_made(transport)
+
+    def abort(self) -> None:
+        """End the connection at once. An end by TLS would wait for the client, and the socket is
+        closed meanwhile: the event loop would take the next one with its number for this one.
+        """
+        if isinstance(self._made, asyncio.Transport):
+            self._made.abort()
 
 
 async def _stream(
@@ -78,13 +98,17 @@ async def _stream(
     """Return both directions of a connection, after the handshake."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=FIRST_BYTES_MAX)
-    protocol = asyncio.StreamReaderProtocol(reader)
-    transport, _ = await loop.connect_accepted_socket(
-        lambda: protocol,
-        accepted,
-        ssl=tls,
-        ssl_handshake_timeout=None if tls is None else LOGIN_SECONDS,
-    )
+    protocol = _GuestProtocol(reader)
+    try:
+        transport, _ = await loop.connect_accepted_socket(
+            lambda: protocol,
+            accepted,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else LOGIN_SECONDS,
+        )
+    except BaseException:
+        protocol.abort()
+        raise
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
@@ -146,7 +170,7 @@ class KafkaServer:
             accepted.close()
             return
         serving = self._tasks.start(self._serve(guest, accepted, tls), "serves a client of Kafka")
-        guest.end = serving.cancel
+        guest.end = guest.cut = serving.cancel
         self._guests[guest] = serving
         serving.add_done_callback(partial(self._gone, guest, accepted))
 
@@ -155,7 +179,7 @@ class KafkaServer:
         if ended is not None:
             limit = self._broker.limits.connections
             _log.warning("Kafka's port has %d connections at most: one is ended", limit)
-            ended.end()
+            ended.cut()  # it has not logged in: it has no appends
         return ended is not guest
 
     def _gone(self, guest: Guest, accepted: socket.socket, _: asyncio.Task[None]) -> None:
@@ -180,7 +204,7 @@ class KafkaServer:
             spoke=lambda: self._places.speak(guest),
             pause=partial(self._pause, session),
         )
-        guest.end = connection.end
+        guest.end, guest.cut = connection.end, writer.transport.abort
         try:
             await connection.serve()
         finally:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
-from contextlib import ExitStack, closing
+import ssl
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -441,3 +443,41 @@ async def test_a_handshake_that_is_not_made_has_the_place_of_a_silent_connection
         assert await loop.sock_recv(clients[0], 1) == b"", "two of eight may be silent"
         await server.close()
         assert [await loop.sock_recv(each, 1) for each in clients[1:]] == [b"", b""]
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 4, 20])
+async def test_a_silent_connection_that_loses_its_place_is_cut(tmp_path: Path, turns: int) -> None:
+    """Its client takes no part in the end of TLS, and may have ended its handshake just now."""
+    issuer, loop = authority(), asyncio.get_running_loop()
+    pair = issuer.issue("gateway", None, ["127.0.0.1"], DAY).write(tmp_path, "gateway")
+    trusted = ssl.create_default_context(cadata=issuer.pair.certificate.decode())
+    received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusted.wrap_bio(received, to_send, server_hostname="127.0.0.1")
+    server = server_of(connections=4)
+    with ExitStack() as stack:
+        (ours, theirs), (later, other) = socket.socketpair(), socket.socketpair()
+        for each in (ours, theirs, later, other):
+            each.setblocking(False)
+        stack.enter_context(closing(theirs))
+        stack.enter_context(closing(other))
+        server.welcome(ours, serving_context(*pair))
+        with pytest.raises(ssl.SSLWantReadError):
+            client.do_handshake()
+        await loop.sock_sendall(theirs, to_send.read())
+        received.write(await loop.sock_recv(theirs, 65_536))
+        client.do_handshake()
+        theirs.send(to_send.read())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        (serving,) = server._guests.values()
+        server.welcome(later)
+        await asyncio.wait([serving], timeout=CLOSE_SECONDS / 2)
+        assert serving.done()
+        with suppress(ConnectionResetError):
+            while await loop.sock_recv(theirs, 65_536):
+                pass
+        selector: Any = vars(loop)["_selector"]
+        for descriptor in selector.get_map():
+            os.fstat(descriptor)  # none is closed under the loop, which would take another for it
+    await server.close()
