@@ -338,6 +338,10 @@ class _QuietServer(uvicorn.Server):
                 ssl=tls,
                 ssl_handshake_timeout=None if tls is None else HANDSHAKE_SECONDS,
             )
+        except asyncio.CancelledError:
+            if connection.handshake is None:  # it ended meanwhile: TLS would wait for the client
+                connection.end()
+            raise
         except OSError as error:
             _log.info("a client of the port for HTTP made no handshake: %s", error)
 

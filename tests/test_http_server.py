@@ -6,7 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 
 from quire.gateway.space import ConnectionPlaces
 from quire.http_server import (
+    HANDSHAKE_SECONDS,
     HEAD_SECONDS,
     IDLE_SECONDS,
     TAKE_SECONDS,
@@ -395,6 +396,31 @@ async def test_a_connection_without_a_handshake_has_a_place(tmp_path: Path) -> N
         writer.write(GET)
         assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
     assert await silent[2].read() == b"", "a handshake does not outlive the server"
+
+
+@pytest.mark.real_time
+async def test_a_connection_that_loses_its_place_as_its_handshake_ends_is_cut(
+    tmp_path: Path,
+) -> None:
+    """Its client takes no part in the end of TLS."""
+    table, loop = ConnectionPlaces[TimedProtocol](8), asyncio.get_running_loop()
+    async with served_with_tls(tmp_path, table) as (host, port, trusted):
+        with socket.create_connection((host, port)) as theirs:
+            theirs.setblocking(False)
+            received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+            client = trusted.wrap_bio(received, to_send, server_hostname=host)
+            with pytest.raises(ssl.SSLWantReadError):
+                client.do_handshake()
+            await loop.sock_sendall(theirs, to_send.read())
+            received.write(await loop.sock_recv(theirs, 65_536))
+            client.do_handshake()
+            theirs.send(to_send.read())
+            (connection,) = table._open
+            loop.call_soon(connection.end)  # the loop sees the client's bytes after that
+            with suppress(ConnectionResetError):
+                async with asyncio.timeout(HANDSHAKE_SECONDS / 4):
+                    while await loop.sock_recv(theirs, 65_536):
+                        pass
 
 
 @pytest.mark.real_time
