@@ -5,12 +5,14 @@ The storage's port `Orders` for the bookie, and the other side of it for the pro
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from quire.entry import BookieId
 from quire.errors import (
+    CorruptRecordError,
     NodeExistsError,
     NoSuchLedgerError,
     NoSuchNodeError,
@@ -23,6 +25,8 @@ from quire.metastore.layout import moves_path
 from quire.metastore.store import MetadataStore
 from quire.repair.assignments import ASSIGNMENTS_MAX, Assignment, Assignments
 from quire.storage.maintenance.replicas_port import Order
+
+_log = logging.getLogger(__name__)
 
 UNKNOWN_MAX: Final = 16
 """Changes with an unknown outcome after which one is given up."""
@@ -59,13 +63,18 @@ class StoredOrders:
         return Assignments.decode(self._path, record.value)
 
     async def open(self) -> Sequence[Order]:
-        """See `Orders.open`."""
+        """See `Orders.open`. An assignment with a damaged record of its ledger stays, and does not
+        hold up the others.
+        """
         orders: list[Order] = []
         for each in (await self.read()).open:
             try:
                 metadata = (await self._records.read(each.ledger)).metadata
             except NoSuchLedgerError:
                 await self.done(each)
+                continue
+            except CorruptRecordError as error:
+                _log.warning("bookie %s makes no copies yet: %s", self._bookie, error)
                 continue
             if metadata.is_closed:
                 orders.append(Order(each.ledger, metadata.key_check))

@@ -47,6 +47,19 @@ def test_orders_for_open_and_deleted_ledgers_are_given_back() -> None:
     virtually(main)
 
 
+def test_a_damaged_record_does_not_hold_up_other_orders() -> None:
+    async def main() -> None:
+        store = MemoryStore()
+        await with_ledgers(store)
+        await store.create(ledger_path(6), b"")
+        orders = stored_orders(store, "x")
+        await orders.add([Assignment(6), MOVE])
+        assert list(await orders.open()) == [Order(7, "0" * 40)]
+        assert (await orders.read()).open == (Assignment(6), MOVE)
+
+    virtually(main)
+
+
 def test_a_bookie_hears_of_new_orders() -> None:
     async def main() -> None:
         store = MemoryStore()
