@@ -27,7 +27,13 @@ from typing import Any, Final, TypeAlias
 from quire.aio.tasks import together
 from quire.bookie import BookieAddress
 from quire.entry import BookieId, LedgerId
-from quire.errors import ConflictError, NoSuchLedgerError, OutcomeUnknownError, QuireError
+from quire.errors import (
+    ConflictError,
+    CorruptRecordError,
+    NoSuchLedgerError,
+    OutcomeUnknownError,
+    QuireError,
+)
 from quire.ledger.inventory import Inventory, compared, list_held, named_by
 from quire.ledger.links import link_bookie
 from quire.ledger.metadata import LedgerMetadata
@@ -106,8 +112,10 @@ class SuperfluousCopies:
     async def _is_unnamed(self, ledger: LedgerId) -> bool:
         try:
             return is_unnamed((await self._records.read(ledger)).metadata, self._bookie)
-        except NoSuchLedgerError:
-            return False  # the collector drops it as deleted
+        except (NoSuchLedgerError, CorruptRecordError):
+            return (
+                False  # the collector drops it as deleted; or nothing tells which bookies need it
+            )
 
     async def _is_proved(self, bookies: Bookies, ledger: LedgerId) -> bool:
         try:
@@ -118,7 +126,7 @@ class SuperfluousCopies:
             if not is_whole(await compared(metadata, await self._lists(bookies, metadata))):
                 return False
             await self._records.change(metadata, found.version)
-        except (NoSuchLedgerError, ConflictError, OutcomeUnknownError):
+        except (NoSuchLedgerError, CorruptRecordError, ConflictError, OutcomeUnknownError):
             return False
         return True
 

@@ -100,6 +100,16 @@ def test_a_change_decided_before_the_proof_cannot_name_the_bookie_after_it() -> 
     asyncio.run(main())
 
 
+def test_a_damaged_record_keeps_the_copies_of_its_ledger_alone() -> None:
+    async def main() -> None:
+        scene = await Scene().build()
+        await scene.store.create(ledger_path(6), b"")
+        assert await scene.copies.unnamed([6, LEDGER]) == [LEDGER]
+        assert await scene.copies.proved([6, LEDGER]) == [LEDGER]
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("name", "abc")
 def test_one_missing_copy_of_one_entry_is_enough_to_keep_all(name: str) -> None:
     async def main() -> None:
