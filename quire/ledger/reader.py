@@ -106,7 +106,8 @@ class LedgerReader(Handle):
         Returns:
             The entry's id, −1 for none. The LAC is at or above every LAC that was announced before
             the call: bookies that cover all write sets were asked. The writer announces with a
-            delay, at most `LedgerOptions.lac_idle` after its last append.
+            delay, at most `LedgerOptions.lac_idle` after its last append. Bookies that crash
+            may forget what no entry carried (docs/protocol.md, section 5).
 
         Raises:
             UnreadableError: too few bookies answer.
