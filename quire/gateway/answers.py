@@ -84,6 +84,16 @@ class QuotaError(GatewayError):
         self.seconds = seconds
 
 
+class PartlyAppendedError(GatewayError):
+    """A record of a request was refused, and those before it are in the log."""
+
+    def __init__(self, written: int, records: int, refusal: Exception) -> None:
+        super().__init__(
+            f"the first {written} of its {records} records are in the log, and the next one was "
+            f"refused: {refusal}. Send only the others"
+        )
+
+
 class BodyTooLargeError(GatewayError):
     """The body of a request is larger than a gateway takes."""
 
@@ -122,6 +132,7 @@ FAMILIES: Final[tuple[tuple[type[Exception], ErrorAnswer], ...]] = (
     (NotFoundError, ErrorAnswer(404, "not_found")),
     (ConflictError, ErrorAnswer(409, "conflict")),
     (OutcomeUnknownError, ErrorAnswer(504, "outcome_unknown", 1)),
+    (PartlyAppendedError, ErrorAnswer(504, "outcome_unknown", 1)),
     (RetryError, ErrorAnswer(503, "unavailable", 1)),
     (ClosedError, ErrorAnswer(503, "not_ready", 1)),
     (LeadershipLostError, ErrorAnswer(503, "not_ready", 1)),
@@ -141,7 +152,8 @@ def retry_seconds(error: QuireError | GatewayError) -> float | None:
     """Return after how many seconds to try again, if it is certain that nothing happened."""
     if isinstance(error, QuotaError):
         return error.seconds
-    return None if isinstance(error, OutcomeUnknownError) else kind_of(error).retry_after
+    is_certain = not isinstance(error, OutcomeUnknownError | PartlyAppendedError)
+    return kind_of(error).retry_after if is_certain else None
 
 
 def answer_to(

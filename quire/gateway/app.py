@@ -18,12 +18,12 @@ from quire.client import Client
 from quire.errors import InvalidRequestError, NoSuchCursorError, NotFoundError, QuireError
 from quire.extras import needed_for
 from quire.gateway.answers import ElsewhereError, GatewayError, answer_to
+from quire.gateway.batches import append_batch
 from quire.gateway.bodies import (
     BYTES,
     EVENTS,
     JSON,
     LINES,
-    Submission,
     appended,
     check_kind,
     lines_of,
@@ -42,8 +42,7 @@ from quire.gateway.reads import paced, read_page, stream_events
 from quire.gateway.telling import KafkaFigures, status_of
 from quire.gateway.tokens import Token, caller
 from quire.inspect import LogInfo
-from quire.log.leader.log import Log
-from quire.log.records.position import Appended, Position, Record, RepeatedAppend
+from quire.log.records.position import Position, Record, RepeatedAppend
 from quire.places import Place, parse_place
 from quire.rights.calls import HTTP
 from quire.rights.guard import Guard
@@ -210,21 +209,11 @@ async def append(gateway: Gateway, request: Request) -> Response:
         batch = parse_submission(request.headers.get("content-type", ""), body)
         gateway.quotas.charge(payer, Direction.APPEND, len(body), len(batch.records))
         async with gateway.owners.writer(name_in(request)) as log:
-            places = await _append(log, batch)
+            places = await append_batch(log, batch)
     is_repeated = None
     if batch.producer_sequence is not None:
         is_repeated = isinstance(places[0], RepeatedAppend)
     return Response(appended(places, is_repeated), 201, media_type=JSON)
-
-
-async def _append(log: Log, batch: Submission) -> list[Appended]:
-    expected, producer, txid = batch.expected_offset, batch.producer_sequence, batch.txid
-    if batch.is_atomic or (expected, producer, txid) != (None, None, None):
-        return await log.append_many(
-            batch.records, expected_offset=expected, producer_sequence=producer, txid=txid
-        )
-    futures = [await log.submit(record) for record in batch.records]
-    return [await future for future in futures]
 
 
 async def read(gateway: Gateway, request: Request) -> Response:

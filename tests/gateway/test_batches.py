@@ -1,0 +1,26 @@
+"""Requests with several records: what their callers are told."""
+
+from __future__ import annotations
+
+from quire.testing.cluster import MemoryCluster
+from tests.gateway.test_app import serving
+
+LARGE = "x" * 5_000_000
+"""More than an entry has space for."""
+
+
+async def test_a_refusal_tells_of_the_records_that_were_written_before_it() -> None:
+    async with serving(MemoryCluster()) as one:
+        refused = await one.append("a", "b", LARGE, "c")
+        assert (refused.status_code, refused.json()["error"]) == (504, "outcome_unknown")
+        told = "the first 2 of its 4 records are in the log, and the next one was refused: payload"
+        assert refused.json()["message"].startswith(told)
+        assert await one.read() == ["a", "b"]
+
+
+async def test_a_refusal_before_the_first_record_is_as_for_one_record() -> None:
+    async with serving(MemoryCluster()) as one:
+        await one.append("a")
+        refused = await one.append(LARGE, "b")
+        assert (refused.status_code, refused.json()["error"]) == (413, "too_large")
+        assert await one.read() == ["a"]
