@@ -42,7 +42,7 @@ from quire.gateway.reads import paced, read_page, stream_events
 from quire.gateway.telling import KafkaFigures, status_of
 from quire.gateway.tokens import Token, caller
 from quire.inspect import LogInfo
-from quire.log.records.position import Position, Record, RepeatedAppend
+from quire.log.records.position import LATEST, Position, Record, RepeatedAppend
 from quire.places import Place, parse_place
 from quire.rights.calls import HTTP
 from quire.rights.guard import Guard
@@ -221,14 +221,17 @@ async def read(gateway: Gateway, request: Request) -> Response:
     query = request.query_params
     if EVENTS in request.headers.get("accept", ""):
         return await tail(gateway, request)
-    place = query.get("from", "beginning")
+    following = query.get("from", "beginning")
     limit = whole(query.get("limit", str(LIMIT)), "limit", 1, LIMIT_MAX)
     wait = min(seconds_of(query.get("wait", "0")), gateway.limits.wait_seconds)
     name = name_in(request)
-    found = await _page(gateway, request, parse_place(place), limit, wait)
-    following = str(found[-1].position.after) if found else place
-    if place == "latest" and not found:
-        following = str((await gateway.client.log_end(name)).position)
+    place = parse_place(following)
+    if place == LATEST:  # once: what is appended from here on is in this answer, or after it
+        place = (await gateway.client.log_end(name)).position
+        following = str(place)
+    found = await _page(gateway, request, place, limit, wait)
+    if found:
+        following = str(found[-1].position.after)
     if LINES in request.headers.get("accept", ""):
         return Response(lines_of(found), headers={"Quire-Next": following}, media_type=LINES)
     return JSONResponse({"records": [record_fields(each) for each in found], "next": following})

@@ -17,7 +17,7 @@ from quire.errors import QuireError
 from quire.gateway.answers import kind_of
 from quire.gateway.bodies import event_of
 from quire.gateway.consumers import OpenStream
-from quire.log.records.position import LATEST, Record, Start
+from quire.log.records.position import Record, Start
 
 PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Payloads of one answer, beyond its first record."""
@@ -34,15 +34,13 @@ async def read_page(
     Args:
         client: the client.
         name: the log.
-        start: where the first record is.
+        start: where the first record is: not `LATEST`, which may be elsewhere for the next page.
         limit: how many records at most.
         wait: seconds to wait; 0 returns what is there.
 
     Raises:
         QuireError: the errors of `Client.read_log`.
     """
-    if start == LATEST:
-        start = (await client.log_end(name)).position
     found: list[Record] = []
     await _collect(found, client, name, start, limit)
     if found or wait <= 0:

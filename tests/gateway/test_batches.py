@@ -1,9 +1,13 @@
-"""Requests with several records: what their callers are told."""
+"""Requests with several records, and reads of the latest: what their callers are told."""
 
 from __future__ import annotations
 
+import pytest
+
+import quire
+from quire.gateway import app, reads
 from quire.testing.cluster import MemoryCluster
-from tests.gateway.test_app import serving
+from tests.gateway.test_app import RECORDS, serving
 
 LARGE = "x" * 5_000_000
 """More than an entry has space for."""
@@ -24,3 +28,22 @@ async def test_a_refusal_before_the_first_record_is_as_for_one_record() -> None:
         refused = await one.append(LARGE, "b")
         assert (refused.status_code, refused.json()["error"]) == (413, "too_large")
         assert await one.read() == ["a"]
+
+
+async def test_a_read_of_the_latest_goes_on_where_it_began(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def read_page(
+        client: quire.Client, name: str, start: quire.Position, limit: int, wait: float
+    ) -> list[quire.Record]:
+        found = await reads.read_page(client, name, start, limit, wait)
+        await one.append("b")  # before the answer is made
+        return found
+
+    async with serving(MemoryCluster()) as one:
+        await one.append("a")
+        with monkeypatch.context() as patched:
+            patched.setattr(app, "read_page", read_page)
+            page = await one.http.get(RECORDS, params={"from": "latest", "wait": "2s"})
+        assert page.json()["records"] == []
+        assert await one.read(**{"from": page.json()["next"]}) == ["b"]
