@@ -352,10 +352,16 @@ async def _inventory(settings: Settings, ledger: int) -> None:
 
 
 def _moment(milliseconds: int) -> str | None:
-    """Return a time as text, None where a record of another system has none."""
+    """Return a time as text. None for a time that no calendar has, and where a record of another
+    system has none.
+    """
     if not milliseconds:
         return None
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+    try:
+        moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment.isoformat(timespec="milliseconds")
 
 
 def _summary(info: LedgerInfo) -> dict[str, Value]:

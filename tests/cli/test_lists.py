@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
@@ -19,6 +20,7 @@ from quire.ledger.quorum import Replication
 from quire.log.directory import LogDirectory
 from quire.log.maintenance.cursors import LogCursors
 from quire.log.manifest.manifest import LogManifest, SegmentEnd
+from quire.view.users import UsersView
 
 
 def returning(value: object) -> Any:
@@ -66,13 +68,28 @@ def test_a_log_that_is_rebuilt_has_the_records_that_are_left(
     assert said == {"log": "orders", "segments": 2, "records": 3, "first_position": "2.0.0"}
 
 
-def test_a_ledger_whose_record_is_damaged_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = LedgerMetadata(2, Replication(1, 1, 1), DigestKind.CRC32C, "", (Fragment(0, ("b",)),))
+SOUND = LedgerMetadata(2, Replication(1, 1, 1), DigestKind.CRC32C, "", (Fragment(0, ("b",)),))
 
+
+@pytest.mark.parametrize("command", [["list"], ["show", "2"]])
+def test_a_ledger_may_have_a_time_that_no_calendar_has(
+    monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    strange = info_of(replace(SOUND, created_ms=2**62))
+    monkeypatch.setattr(Client, "list_ledgers", returning([2]))
+    monkeypatch.setattr(Client, "ledger_info", returning(strange))
+    monkeypatch.setattr("quire.cli.ledger.users_of_ledger", AsyncMock(return_value=UsersView()))
+    result = CliRunner().invoke(main, ["ledger", *command, "--json", "--store", "memory:"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    said = json.loads(result.stdout)
+    assert (said["ledger"], said["created"]) == (2, None)
+
+
+def test_a_ledger_whose_record_is_damaged_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     async def info(_: Client, ledger: int) -> LedgerInfo:
         if ledger == 1:
             raise CorruptRecordError("/ledgers/1", "checksum does not match")
-        return info_of(sound)
+        return info_of(SOUND)
 
     monkeypatch.setattr(Client, "list_ledgers", returning([1, 2]))
     monkeypatch.setattr(Client, "ledger_info", info)
