@@ -24,6 +24,7 @@ from quire.errors import (
     NotPermittedError,
     OutcomeUnknownError,
     PositionTrimmedError,
+    RetryError,
     SequenceConflictError,
     SessionExpiredError,
     UnauthorizedError,
@@ -97,3 +98,32 @@ def group_code_of(error: Exception) -> ErrorCode:
     """
     code = code_of(error)
     return _OF_GROUPS.get(code, code)
+
+
+_OF_FETCHES: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.offset_out_of_range,
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.corrupt_message,
+    }
+)
+"""Codes that a consumer knows in an answer to a fetch."""
+
+
+def fetch_code_of(error: Exception) -> ErrorCode:
+    """Return the code that answers an error of a fetch.
+
+    Kafka's Java client ends a consumer with `IllegalStateException` for a code that brokers do not
+    answer a fetch with. After `not_leader_or_follower` consumers ask for the leader, and fetch
+    again.
+
+    Source: `FetchCollector.handleInitializeErrors` of Kafka's Java client.
+    """
+    code = code_of(error)
+    if code in _OF_FETCHES:
+        return code
+    if isinstance(error, RetryError | OutcomeUnknownError):
+        return ErrorCode.not_leader_or_follower
+    return ErrorCode.unknown_server_error

@@ -20,7 +20,7 @@ from quire.aio.tasks import stop
 from quire.client import Client
 from quire.errors import QuireError
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
-from quire.gateway.kafka.errors import code_of
+from quire.gateway.kafka.errors import fetch_code_of
 from quire.gateway.kafka.messages import Fields
 from quire.gateway.kafka.offsets import first_offset
 from quire.gateway.kafka.records import FetchedRecord, encode_batch, fetched
@@ -213,7 +213,7 @@ async def _begin(
         if coming is not None and reading.next < reading.end:
             await asyncio.wait([coming], timeout=broker.limits.wait_seconds)
     except QuireError as error:
-        part.code = code_of(error)
+        part.code = fetch_code_of(error)
 
 
 async def _opened(broker: Broker, session: KafkaSession, part: _FetchPart) -> TopicReading | None:
@@ -256,7 +256,7 @@ async def _collect(session: KafkaSession, parts: list[_FetchPart], budget: int) 
                 part.data, part.records = encode_batch(taken), len(taken)
                 size += len(part.data)
         except QuireError as error:
-            part.code = code_of(error)
+            part.code = fetch_code_of(error)
             session.readings.pop(part.topic, None)
             await reading.close()
     return size
