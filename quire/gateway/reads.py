@@ -17,7 +17,7 @@ from quire.errors import QuireError
 from quire.gateway.answers import kind_of
 from quire.gateway.bodies import event_of
 from quire.gateway.consumers import OpenStream
-from quire.log.records.position import Record, Start
+from quire.log.records.position import LATEST, Record, Start
 
 PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Payloads of one answer, beyond its first record."""
@@ -80,11 +80,18 @@ async def stream_events(
 
     A record is asked for when the one before was sent: a slow consumer slows only itself. An error
     ends the stream with an event `error`.
+
+    A stream from the latest place begins with the id of that place. So a browser that connects
+    again before the first record misses none.
     """
     try:
+        began = b""
+        if start == LATEST:
+            start = (await client.log_end(name)).position
+            began = f"id: {start}\n".encode()
         async with (
             client.read_log(name, start, follow=True) as reader,
-            aclosing(_with_pauses(aiter(reader))) as parts,
+            aclosing(_with_pauses(aiter(reader), began)) as parts,
         ):
             async for part in parts:
                 check()
@@ -115,8 +122,8 @@ async def paced(
                 await asyncio.sleep(charge(size, is_record))
 
 
-async def _with_pauses(records: AsyncIterator[Record]) -> AsyncGenerator[bytes, None]:
-    yield b": the stream begins\n\n"
+async def _with_pauses(records: AsyncIterator[Record], began: bytes) -> AsyncGenerator[bytes, None]:
+    yield b": the stream begins\n" + began + b"\n"
     coming: asyncio.Future[Record] | None = None
     try:
         while True:

@@ -47,3 +47,18 @@ async def test_a_read_of_the_latest_goes_on_where_it_began(
             page = await one.http.get(RECORDS, params={"from": "latest", "wait": "2s"})
         assert page.json()["records"] == []
         assert await one.read(**{"from": page.json()["next"]}) == ["b"]
+
+
+async def test_a_stream_of_the_latest_goes_on_where_it_began() -> None:
+    async with serving(MemoryCluster()) as one:
+        await one.append("a")
+        stream = reads.stream_events(one.gateway.client, "orders", quire.LATEST)
+        comment, began = (await anext(stream)).decode().splitlines()[:2]
+        await stream.aclose()
+        await one.append("b")  # before the client has connected again
+        assert comment.startswith(":")
+        start = quire.Position.parse(began.removeprefix("id: "))
+        again = reads.stream_events(one.gateway.client, "orders", start)
+        assert await anext(again) == b": the stream begins\n\n"
+        assert '"value": "b"' in (await anext(again)).decode()
+        await again.aclose()
