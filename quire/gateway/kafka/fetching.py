@@ -223,6 +223,8 @@ async def _opened(broker: Broker, session: KafkaSession, part: _FetchPart) -> To
         await old.close()
     offset = part.asked.fetch_offset
     end = (await broker.client.log_end(part.topic)).offset
+    if offset > end:  # acknowledged, perhaps, and not announced yet by the bookies that answered
+        end = (await broker.client.log_end(part.topic, linearizable=True)).offset
     part.first = await first_offset(broker, part.topic)
     if not part.first <= offset <= end:
         part.code = ErrorCode.offset_out_of_range
