@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from quire.errors import InvalidRequestError, PositionTrimmedError, QuireError
+from quire.aio.timing import time_limit
+from quire.errors import InvalidRequestError, PositionTrimmedError, QuireError, UnreadableError
 from quire.gateway.kafka.broker import PARTITION, Broker, KafkaSession
 from quire.gateway.kafka.errors import code_of
 from quire.gateway.kafka.messages import Fields
@@ -25,6 +26,11 @@ LATEST, EARLIEST = -1, -2
 
 _UNTRIMMED: Final[Fields] = MappingProxyType({"low_watermark": -1})
 """A partition of an answer to DeleteRecords where nothing was deleted."""
+
+END_SECONDS: Final = 1.0
+"""A question for the end waits so long for a writer that may be gone. One that lives announces its
+records within milliseconds.
+"""
 
 WHOLE: Final = -1
 """In a request to delete records: all that there are."""
@@ -95,7 +101,7 @@ async def _offset(broker: Broker, name: str, asked: Any) -> Fields:
 
 async def _look_up(broker: Broker, name: str, time_ms: int) -> tuple[int, int]:
     if time_ms == LATEST:
-        return -1, (await broker.client.log_end(name)).offset
+        return -1, await _end(broker, name)
     if time_ms == EARLIEST:
         return -1, await first_offset(broker, name)
     if time_ms < 0:
@@ -105,6 +111,16 @@ async def _look_up(broker: Broker, name: str, time_ms: int) -> tuple[int, int]:
     except OverflowError:
         return -1, -1
     return await _first_from(broker, name, moment, time_ms)
+
+
+async def _end(broker: Broker, name: str) -> int:
+    """Return the offset after all acknowledged records: a client that has produced a record finds
+    it before the end. After the announced records, if a writer that is gone left the end undecided.
+    """
+    with suppress(UnreadableError, TimeoutError):
+        async with time_limit(END_SECONDS):
+            return (await broker.client.log_end(name, linearizable=True)).offset
+    return (await broker.client.log_end(name)).offset
 
 
 async def _first_from(broker: Broker, name: str, moment: datetime, time_ms: int) -> tuple[int, int]:
