@@ -21,19 +21,40 @@ RENEWED_SUFFIX: Final = ".renewed"
 async def list_renewed(disk: Disk, directory: str, *wanted: str) -> list[str]:
     """Return the names in a directory, after those that are wanted and there were made durable.
 
-    A name that an earlier renewal left half done is there as well. Raises OSError.
+    The wanted files only take space: their content means nothing. A name that an earlier renewal
+    left half done is there as well. On a full disk, which may lack the space for another name, a
+    name stays as it is. Raises OSError.
     """
     prefix = f"{directory}/" if directory else ""
     names = set(await disk.list(directory))
     found = [name for name in wanted if names & {name, name + RENEWED_SUFFIX}]
     for name in found:
-        path = prefix + name
-        if name in names:
-            await disk.rename(path, path + RENEWED_SUFFIX)
-        await disk.rename(path + RENEWED_SUFFIX, path)
+        await _renew(disk, prefix + name, name in names)
     if found:
         await disk.sync_directory(directory)
     return await disk.list(directory)
+
+
+async def _renew(disk: Disk, path: str, is_whole: bool) -> None:
+    """Rename a file away and back. Without space for the name that it returns to it is removed: a
+    start looks for that name only, and needs the space. Raises OSError.
+    """
+    renewed = path + RENEWED_SUFFIX
+    if is_whole and not await is_renamed(disk, path, renewed):
+        return
+    if not await is_renamed(disk, renewed, path):
+        await disk.unlink(renewed)
+
+
+async def is_renamed(disk: Disk, old: str, new: str) -> bool:
+    """Rename a file; return whether there was space for its name. Raises OSError."""
+    try:
+        await disk.rename(old, new)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return False
+    return True
 
 
 async def renew_state(disk: Disk, path: str, *, bytes_max: int = STATE_BYTES_MAX) -> None:

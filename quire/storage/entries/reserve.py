@@ -81,10 +81,19 @@ class Reserve:
         async with self._turn:
             for (directory, path), size in self._wanted.items():
                 if path not in self._held:
-                    await write_zeros(self._disk, path + TEMPORARY_SUFFIX, size)
-                    await self._disk.rename(path + TEMPORARY_SUFFIX, path)
-                    await sync_names(self._disk, directory)
+                    await self._make(directory, path, size)
                     self._held.add(path)
+
+    async def _make(self, directory: str, path: str, size: int) -> None:
+        """Make a file. An attempt that was cancelled, or found no space for the name, may have
+        left an unfinished one.
+        """
+        unfinished = path + TEMPORARY_SUFFIX
+        if unfinished.rpartition("/")[2] in await self._disk.list(directory):
+            await self._disk.unlink(unfinished)
+        await write_zeros(self._disk, unfinished, size)
+        await self._disk.rename(unfinished, path)
+        await sync_names(self._disk, directory)
 
     async def give_up(self) -> None:
         """Remove all of it, for an urgent write. Raises OSError."""

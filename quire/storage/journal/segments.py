@@ -28,7 +28,7 @@ from typing import Final
 
 from quire.aio.timing import time_limit
 from quire.storage.disk.port import Disk, File
-from quire.storage.disk.renewal import RENEWED_SUFFIX, list_renewed
+from quire.storage.disk.renewal import RENEWED_SUFFIX, is_renamed, list_renewed
 from quire.storage.disk.state_file import sync_names
 from quire.storage.journal.options import StorageOptions
 from quire.storage.journal.record import SegmentHeader, encode_segment
@@ -281,16 +281,21 @@ class Segments:
         await self._give_up([number for number in self._live if number != kept])
 
     async def _give_up(self, old: list[int]) -> None:
-        """Turn segments into spares, as many as are wanted, and remove the others."""
+        """Turn segments into spares, as many as are wanted, and remove the others. Raises
+        OSError.
+        """
         async with self._turn:
             wanted = max(0, self._spares_max - len(self._spares))
-            kept = [number for number in old if number not in self._spares][:wanted]
+            usable = [number for number in old if number not in self._spares][:wanted]
             self._live = [number for number in self._live if number not in old]
+            kept: list[int] = []
             for number in old:
-                if number in kept:
-                    await self._disk.rename(segment_path(number), spare_path(number))
+                path = segment_path(number)
+                # A full disk may lack the space for another name.
+                if number in usable and await is_renamed(self._disk, path, spare_path(number)):
+                    kept.append(number)
                 else:
-                    await self._disk.unlink(segment_path(number))
+                    await self._disk.unlink(path)
             if old:
                 await sync_names(self._disk, JOURNAL)
                 self._spares.extend(kept)
