@@ -108,11 +108,10 @@ class Patcher:
             reason = "another program began the ledger at this bookie and could read the copies"
             raise UnreadableError(ledger, entry, reason)
 
-    async def patch(self, copies: Copies, ledger: LedgerId, chunk: ChunkAt) -> bool:
+    async def patch(self, copies: Copies, ledger: LedgerId, chunk: ChunkAt, owed: Owed) -> bool:
         """Put good copies in the place of a damaged chunk; False when it is not settled yet which
         entries these are. Raises as `bring`, and then the chunk stays as it is.
         """
-        owed = await copies.owed(ledger)
         if not owed.settles(chunk.first, chunk.last):
             return False
         held = frozenset(await self._held_later(ledger, chunk))
@@ -152,21 +151,28 @@ class Patcher:
             first = complete_to + 1
         return entries
 
-    async def patch_ledger(self, copies: Copies, ledger: LedgerId) -> None:
+    async def patch_ledger(self, copies: Copies, ledger: LedgerId, owed: Owed) -> None:
         """Verify every chunk of a ledger, patch damaged ones, and write their files anew.
         Raises as `patch`.
+
+        `owed` is the caller's: to ask again here would make it another than the last one, and
+        places are taken of the last (`Copies.take_places`).
         """
         for number, chunks in groupby(self._storage.chunks(ledger), lambda chunk: chunk.file):
-            patched = [await self._patch_if_damaged(copies, ledger, chunk) for chunk in chunks]
+            patched = [
+                await self._patch_if_damaged(copies, ledger, chunk, owed) for chunk in chunks
+            ]
             if any(patched):
                 await self.write_anew(number)
 
-    async def _patch_if_damaged(self, copies: Copies, ledger: LedgerId, chunk: ChunkAt) -> bool:
+    async def _patch_if_damaged(
+        self, copies: Copies, ledger: LedgerId, chunk: ChunkAt, owed: Owed
+    ) -> bool:
         error = await self._storage.reads.verify(ledger, chunk)
         if error is None or chunk.file not in self._storage.shelf:
             return False  # sound, or compaction has read it and put another file in its place
         self._compactor.avoid(chunk.file)
-        if not await self.patch(copies, ledger, chunk):
+        if not await self.patch(copies, ledger, chunk, owed):
             raise error
         return True
 

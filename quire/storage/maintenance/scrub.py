@@ -216,7 +216,8 @@ class Scrubber:
         if chunk not in self._storage.chunks(ledger):
             return True  # by the first read that met it
         try:
-            is_patched = await self._patcher.patch(copies, ledger, chunk)
+            owed = await copies.owed(ledger)
+            is_patched = await self._patcher.patch(copies, ledger, chunk, owed)
         except NoSuchLedgerError:
             return False  # the collector's
         except QuireError as error:

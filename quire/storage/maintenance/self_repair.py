@@ -244,19 +244,19 @@ class Mender:
         """
         at = 0
         while at <= owed.settled_to:
-            held = await self._held(copies, ledger, at)
+            held = await self._held(copies, ledger, owed, at)
             end = held[-1][1] if held else owed.settled_to
             yield owed.missing(held, at, end)
             at = end + 1
 
     async def _held(
-        self, copies: Copies, ledger: LedgerId, first: EntryId
+        self, copies: Copies, ledger: LedgerId, owed: Owed, first: EntryId
     ) -> list[tuple[EntryId, EntryId]]:
         """Return some ids held. Where damage hides them, it is patched first."""
         try:
             return await self._storage.lists.some(ledger, first)
         except CorruptEntryError:
-            await self._patcher.patch_ledger(copies, ledger)
+            await self._patcher.patch_ledger(copies, ledger, owed)
             return await self._storage.lists.some(ledger, first)
 
     async def close(self) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from quire.entry import key_check
+from quire.entry import LedgerId, key_check
 from quire.errors import UnauthorizedError
-from quire.storage.maintenance.replicas_port import Order
+from quire.storage.entries.entry_log import entries_path
+from quire.storage.maintenance.replicas_port import Order, Owed, Stretch
 from tests.storage.maintenance.fakes import FAST, FakeCopies, FakeOrders, all_to
 from tests.storage.salvage_scene import loaded, salvaged
 from tests.storage.scene import KEY, OTHER_KEY, Scene, drive, run_of
@@ -60,6 +61,41 @@ def test_entries_under_another_key_take_no_place() -> None:
             assert copies.asked == [], "the stranger could read them"
             await scene.close()
             node, orders.is_away = await scene.start(), True
+        await scene.close()
+
+    drive(main())
+
+
+@dataclass
+class MovingPlace(FakeCopies):
+    """A place that another bookie gives back after the first question."""
+
+    told: list[Owed] = field(default_factory=list)
+
+    async def owed(self, ledger: LedgerId) -> Owed:
+        """See `Copies.owed`."""
+        self.told.append(Owed((Stretch(0, 8 if self.told else 4, 2, (0,)),), is_final=True))
+        return self.told[-1]
+
+
+def test_a_place_that_is_given_back_while_damage_is_repaired_is_counted_first() -> None:
+    """A place is taken of the last statement of what the bookie owes: a repair makes no other."""
+
+    async def main() -> None:
+        scene = Scene(options=FAST)
+        await scene.start()
+        await scene.node.add(50, KEY, run_of(50, 0, 2, 4))
+        await scene.close()
+        node = await scene.start()
+        (chunk,) = node._storage.chunks(50)
+        scene.disk.rot(entries_path(chunk.file), chunk.offset + 60)
+        copies = MovingPlace({})
+        mender = node.mender(copies.open, FakeOrders([Order(50, key_check(KEY))]))
+        await mender._take_orders()
+        await mender.round()
+        assert copies.taken == [50]
+        owed = set(copies.told[-1].within(0, 8))
+        assert owed <= (await scene.entries(50)).keys()
         await scene.close()
 
     drive(main())
