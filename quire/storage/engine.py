@@ -148,6 +148,7 @@ class Engine:
         await self.upkeep.look_for_room()
         await self.storage.load()
         await self._reserve.load()
+        await self._renew_names()
         start = self.storage.checkpoint.position
         numbers = await self._segments.load(start.segment)
         is_first = start == FIRST.position
@@ -163,6 +164,17 @@ class Engine:
         self._journal.start(segment, end.sequence)
         self.upkeep.start()
         self._tell_of_replay(asyncio.get_running_loop().time() - begun)
+
+    async def _renew_names(self) -> None:
+        """Make the names of the files durable that the start goes by, on a full disk in the space
+        of the reserve. Where even that is too small they stay as they are: the next start with
+        space does it.
+        """
+        try:
+            await self._reserve.lend(self.storage.renew)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
 
     async def _stock(self, is_first: bool) -> None:
         """Make the reserve that the next start needs on a full disk. A bookie that served before

@@ -8,6 +8,7 @@ from tests.mutations.edit import Edit
 
 NODE: Final = "quire/storage/node.py"
 HELD: Final = "quire/storage/held.py"
+ENGINE: Final = "quire/storage/engine.py"
 LEDGER_STORAGE: Final = "quire/storage/entries/ledger_storage.py"
 SEGMENTS: Final = "quire/storage/journal/segments.py"
 JOURNAL: Final = "quire/storage/journal/journal.py"
@@ -240,8 +241,8 @@ EDITS: Final = (
     ),
     Edit(
         "a start trusts the names of checkpoint and retired ids",
-        LEDGER_STORAGE,
-        "        await self._renew(checkpoint, retired)\n",
+        ENGINE,
+        "        await self._renew_names()\n",
         "",
         ("tests/storage/entries/test_lost_generations.py",),
     ),

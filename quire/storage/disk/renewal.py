@@ -60,14 +60,9 @@ async def is_renamed(disk: Disk, old: str, new: str) -> bool:
 async def renew_state(disk: Disk, path: str, *, bytes_max: int = STATE_BYTES_MAX) -> None:
     """Make the name of a state file durable, if the file is there.
 
-    It is written anew, so that the name is there at any moment. On a full disk all stays as it is,
-    and the next start with space does it. Raises OSError, and as `read_state`.
+    It is written anew, so that the name is there at any moment. Raises OSError, and as
+    `read_state`; after ENOSPC all is as it was, and the call may be repeated.
     """
     data = await read_state(disk, path, bytes_max=bytes_max)
-    if data is None:
-        return
-    try:
+    if data is not None:
         await write_state(disk, path, data)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise

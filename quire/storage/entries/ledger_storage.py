@@ -111,7 +111,8 @@ class LedgerStorage:
         )
 
     async def load(self) -> None:
-        """Read checkpoint, indexes and states.
+        """Read checkpoint, indexes and states. The caller renews their names before it changes
+        any file.
 
         Raises `CorruptStorageError`.
         """
@@ -120,7 +121,6 @@ class LedgerStorage:
         checkpoint = await read_checkpoint(self._disk)
         await check_first(self._disk, self._bookie, checkpoint)
         retired = await load_retired(self._disk, self._bookie, checkpoint.retired)
-        await self._renew(checkpoint, retired)
         for directory in (JOURNAL, ENTRIES):
             await self._disk.make_directory(directory)
         await self._disk.sync_directory()
@@ -130,14 +130,14 @@ class LedgerStorage:
         ]
         self.adopt(checkpoint, indexes, max([0, *present, *checkpoint.files]), retired)
 
-    async def _renew(self, checkpoint: Checkpoint, retired: RetiredFile) -> None:
+    async def renew(self) -> None:
         """Make the names of the newest files durable, which a failed sync may have lost.
 
         The next checkpoint names this generation of retired ids, and files that an older checkpoint
-        lists go on the word of this one.
+        lists go on the word of this one. Raises OSError; after ENOSPC it may be called again.
         """
-        await renew_checkpoint(self._disk, checkpoint)
-        await renew_retired(self._disk, retired)
+        await renew_checkpoint(self._disk, self.checkpoint)
+        await renew_retired(self._disk, self._retired)
 
     async def remove_unlisted(self) -> None:
         """Remove files that no checkpoint lists: once the journal was found whole. Its missing

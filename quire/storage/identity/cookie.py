@@ -9,6 +9,7 @@ are there and agree.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -204,9 +205,14 @@ async def read_cookie(disk: Disk) -> BookieCookie | None:
 
 async def renew_cookie(disk: Disk) -> None:
     """Make the cookie's name durable, which a failed sync of the directory may have lost: the page
-    cache shows it until the power fails (quire/storage/disk/renewal.py). Raises OSError.
+    cache shows it until the power fails (quire/storage/disk/renewal.py). On a full disk it stays as
+    it is, and the next start with space does it. Raises OSError.
     """
-    await renew_state(disk, COOKIE)
+    try:
+        await renew_state(disk, COOKIE)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
 
 
 async def check_cookie(disk: Disk, bookie: str, cluster: str) -> BookieCookie:

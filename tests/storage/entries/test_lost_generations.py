@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from quire.errors import LedgerFencedError
 from quire.storage.entries.checkpoint import read_checkpoint
 from quire.storage.entries.retired_file import read_retired
 from tests.sim.disk import Cut
@@ -76,5 +77,30 @@ def test_the_power_may_fail_while_generations_are_renewed(cut: Cut, change: int)
             assert not await scene.cut_short(change, scene.start(), cut)
             await check(scene)
             syncs += 1
+
+    drive(main())
+
+
+@pytest.mark.parametrize("left", [0, 200])
+def test_a_start_on_a_full_disk_renews_names_in_the_space_of_its_reserve(left: int) -> None:
+    """A disk that was full at the sync is full at the next start as well."""
+
+    async def main() -> None:
+        scene = Scene(options=SMALL)
+        await scene.start()
+        for ledger in (1, 2):
+            await scene.node.add(ledger, KEY, run_of(ledger, 0))
+        await scene.node._storage.retire([2])
+        assert await retiring_fails(scene, 1)
+        await scene.kill()
+        scene.disk.capacity_bytes = scene.disk.used_bytes + left
+        await scene.start()
+        await scene.cut(Cut.LOSES)
+        scene.disk.capacity_bytes = 1 << 30
+        node = await scene.start()
+        for ledger in (1, 2):
+            with pytest.raises(LedgerFencedError):
+                await node.add(ledger, KEY, run_of(ledger, 1))
+        await scene.close()
 
     drive(main())
