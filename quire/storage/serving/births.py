@@ -47,7 +47,9 @@ ASK_SECONDS: Final = 1.0
 """How long the first request for a ledger waits for the metadata store."""
 
 WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Bytes of adds that wait for the store at once; further ones are refused as busy."""
+"""Bytes of adds that wait for the store at once; further ones are refused as busy. One add may be
+larger: alone it waits all the same, since a later attempt would be no better.
+"""
 
 RUN_BYTES_OVERHEAD: Final = 512
 """Cost of a waiting add besides its bytes."""
@@ -211,7 +213,7 @@ class BornBookie(ForwardingBookie):
         if ledger not in self._queues and self._passes(ledger):
             return super().add(ledger, key, run, recovery=recovery, deferred=deferred)
         size = len(run) + RUN_BYTES_OVERHEAD
-        if self._waiting_bytes + size > WAITING_BYTES_MAX:
+        if self._waiting_bytes and self._waiting_bytes + size > WAITING_BYTES_MAX:
             reason = f"{self._waiting_bytes} bytes wait for the metadata store"
             return refused(BookieBusyError(self.name, reason))
         send = partial(super().add, ledger, key, run, recovery=recovery, deferred=deferred)

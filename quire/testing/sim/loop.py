@@ -55,7 +55,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 STEPS_PER_INSTANT_MAX: Final = 50_000
-STEPS_MAX: Final = 400_000
+STEPS_MAX: Final = 1_000_000
 TASKS_PRUNE: Final = 4096
 
 _end_sleep: Final[Callable[..., object]] = asyncio.futures._set_result_unless_cancelled  # type: ignore[attr-defined]

@@ -243,6 +243,21 @@ def test_adds_that_wait_for_the_store_are_bounded(monkeypatch: pytest.MonkeyPatc
     drive(main())
 
 
+def test_an_add_larger_than_the_bound_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        counter = Counter()
+        bookie = guarded(counter)
+        monkeypatch.setattr(births, "WAITING_BYTES_MAX", 1)
+        adding = asyncio.ensure_future(bookie.add(7, KEY, run_of(7, 0)))
+        await turns()
+        with pytest.raises(BookieBusyError, match="bytes wait for the metadata store"):
+            await bookie.add(8, KEY, run_of(8, 0))
+        counter.reads[0].set_result(9)
+        await adding
+
+    drive(main())
+
+
 def test_an_add_whose_caller_left_is_not_sent_and_closing_fails_the_others() -> None:
     async def main() -> None:
         counter, inner = Counter(), MemoryBookie(BOOKIE)
