@@ -14,6 +14,9 @@ and a bookie or client that knows the first incarnation must not take the second
 
 Without the cluster's record no bookie starts; with a withheld counter no ledger is created. A
 restore that was cut short is repeated with the same file, and goes on where it ended.
+
+A restore that was paused may go on after another one has ended, when the store is adopted and has
+newer records. So each write is one transaction with a look at the marker.
 """
 
 from __future__ import annotations
@@ -24,10 +27,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from quire.errors import ConfigurationError, CorruptStorageError, NodeExistsError, NoSuchNodeError
+from quire.errors import (
+    ConfigurationError,
+    ConflictError,
+    CorruptStorageError,
+    NodeExistsError,
+    NoSuchNodeError,
+)
 from quire.ledger.ids import encode_counter
 from quire.metadata.archive import Archive, Saved, Summary
-from quire.metastore.changes import Create
+from quire.metastore.changes import Check, Create, Delete, Put
 from quire.metastore.cluster import Cluster
 from quire.metastore.layout import CLUSTER, LEDGER_IDS, RESTORING, RIGHTS
 from quire.metastore.record import RecordFormat
@@ -83,13 +92,13 @@ async def restore_archive(
     cluster: Cluster | None = None
     ruled = False
     summary = archive.summary
-    await _mark(store, summary)
+    marker = await _mark(store, summary)
     for done, record in enumerate(archive.records(), 1):
         if record.path == CLUSTER:
             cluster = Cluster.decode(record.value)
         elif record.path not in (LEDGER_IDS, MARKER):
             ruled = ruled or record.path == RIGHTS
-            await _write(store, record)
+            await _write(store, record, marker)
         on_progress(done, summary.records)
     if cluster is None:
         raise CorruptStorageError(str(archive.source), f"it has no {CLUSTER}")
@@ -100,16 +109,22 @@ async def restore_archive(
         adopted=False,
         ruled=cluster.ruled or ruled,
     )
-    await _write(store, Saved(CLUSTER, begun.encode()))
-    await store.delete(MARKER)
+    await _write(store, Saved(CLUSTER, begun.encode()), marker)
+    try:
+        await store.commit([Delete(MARKER, marker)])
+    except (ConflictError, NoSuchNodeError):
+        raise _ended(store) from None
     return summary
 
 
-async def _mark(store: MetadataStore, summary: Summary) -> None:
-    """Take the store for this file. Raises `ConfigurationError` when it is not empty."""
+async def _mark(store: MetadataStore, summary: Summary) -> int:
+    """Take the store for this file; return the marker's version.
+
+    Raises `ConfigurationError` when the store is not empty.
+    """
     mine = FORMAT.encode(summary._asdict())
     try:
-        found = (await store.get(MARKER)).value
+        found = await store.get(MARKER)
     except NoSuchNodeError:
         names = await store.children(ROOT)
         if names:
@@ -118,22 +133,37 @@ async def _mark(store: MetadataStore, summary: Summary) -> None:
                 f"{ROOT}; restore into an empty one"
             ) from None
         counter = encode_counter(summary.following, is_withheld=True)
-        await store.commit([Create(MARKER, mine), Create(LEDGER_IDS, counter)])
-        return
-    if found != mine:
-        body = FORMAT.decode(MARKER, found).body
+        made = await store.commit([Create(MARKER, mine), Create(LEDGER_IDS, counter)])
+        return made[MARKER]
+    if found.value != mine:
+        body = FORMAT.decode(MARKER, found.value).body
         raise ConfigurationError(
             f"metadata store {store.uri}: the restore of another backup (of {body['records']} "
             f"records, made at {body['made_ms']} ms) was cut short there; repeat that one, or "
             "empty the store"
         )
+    return found.version
 
 
-async def _write(store: MetadataStore, record: Saved) -> None:
-    """Create a record, or correct it if an earlier attempt created it or its children."""
+async def _write(store: MetadataStore, record: Saved, marker: int) -> None:
+    """Create a record, or correct it if an earlier attempt created it or its children.
+
+    Raises `ConfigurationError`, and writes nothing, when the marker is not at this version.
+    """
+    looks = Check(MARKER, marker)
     try:
-        await store.create(record.path, record.value)
-    except NodeExistsError:
-        found = await store.get(record.path)
-        if found.value != record.value:
-            await store.put(record.path, record.value, found.version)
+        try:
+            await store.commit([Create(record.path, record.value), looks])
+        except NodeExistsError:
+            found = await store.get(record.path)
+            if found.value != record.value:
+                await store.commit([Put(record.path, record.value, found.version), looks])
+    except (ConflictError, NoSuchNodeError):
+        raise _ended(store) from None
+
+
+def _ended(store: MetadataStore) -> ConfigurationError:
+    return ConfigurationError(
+        f"metadata store {store.uri}: another restore ended there meanwhile, or is at work; "
+        "this one wrote nothing more. Look at the store before you adopt or repeat anything"
+    )

@@ -17,6 +17,11 @@ from quire.metastore.layout import VALUE_BYTES_MAX, check_path, check_value
 CHANGE_BYTES: Final = 200
 """Bytes of a change besides its path and value: its header and ACL, generously."""
 
+CHANGES_BYTES_MAX: Final = VALUE_BYTES_MAX + 10_000
+"""Bytes of one transaction: the largest value, and what is looked at beside it. ZooKeeper takes
+requests of 1,048,575 bytes.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Create:
@@ -78,9 +83,9 @@ def check_changes(changes: Sequence[Change]) -> None:
         weight += CHANGE_BYTES + len(change.path)
         if isinstance(change, Create | Put):
             weight += len(check_value(change.path, change.value))
-    if weight > VALUE_BYTES_MAX + CHANGE_BYTES + len(changes[0].path):
+    if weight > CHANGES_BYTES_MAX:
         raise InvalidRequestError(
-            f"{len(changes)} changes of {weight} bytes exceed the limit of {VALUE_BYTES_MAX} "
+            f"{len(changes)} changes of {weight} bytes exceed the limit of {CHANGES_BYTES_MAX} "
             "for one transaction: split it"
         )
 

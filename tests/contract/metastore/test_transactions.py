@@ -153,14 +153,15 @@ def test_a_transaction_that_no_store_could_carry_is_refused_at_once(run: Run) ->
             [],
             [Create("/b", b""), Delete("/b")],
             [Create("/b", b""), Delete("/a/")],
-            [Create("/b", half), Create("/c", half)],
+            [Create("/b", half), Create("/c", half + bytes(10_000))],
             [Create("/b", half * 2 + b"x")],
         ]
         for changes in refused:
             with pytest.raises(InvalidRequestError):
                 await one.commit(changes)
         assert await one.children("/") == ["a"]
-        await one.commit([Create("/b", half * 2)])
+        version = (await one.get("/a")).version
+        await one.commit([Create("/b", half * 2), Check("/a", version), Absent("/c")])
         await one.commit([Create(f"/many/{n}", b"") for n in range(500)])
         assert len(await one.children("/many")) == 500
 
