@@ -158,10 +158,12 @@ class AuditWatch:
         # The auditor may have asked for spread: of a bookie that left after the look, or that is
         # lost but for its registration.
         bookies = {each.name for each in (*self._world.bookies, *self._world.retired)}
-        there = {each for each in bookies if self._was_there(each, looked)} - self._drained
-        # One that left while the auditor looked may have been missing in its eyes.
-        left = {each for each in there if self._changed_at.get(each, 0.0) >= looked}
-        there -= {each for each in left if self._may_be_lost(auditor, each)}
+        there = {
+            each for each in bookies if self._was_there(each, looked) or self._was_there(each, now)
+        } - self._drained
+        # One that left or came back while the auditor looked may have been missing in its eyes.
+        changed = {each for each in there if self._changed_at.get(each, 0.0) >= looked}
+        there -= {each for each in changed if self._may_be_lost(auditor, each)}
         places = [(each.ledger, place) for each in wanted for place in each.replicas]
         for ledger, place in places:
             if place.old in there:

@@ -436,9 +436,9 @@ class LogWorkload:
             reading = self.world.log.scan(client.name)
             try:
                 reader = await self._directory(client).read(NAME, BEGINNING, keyring=self.keyring)
-                async for record in reader:
-                    reading.take(seen_of(record))
-                await reader.close()
+                async with reader:  # after an error as well: fetches may be under way
+                    async for record in reader:
+                        reading.take(seen_of(record))
             except NoSuchLogError:
                 raise
             except IntegrityError as error:
