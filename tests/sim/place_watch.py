@@ -59,7 +59,9 @@ class PlaceWatch:
         self._on_sealed = on_sealed
         self._held: dict[tuple[BookieId, LedgerId], set[EntryId]] = defaultdict(set)
         self._found: dict[tuple[BookieId, LedgerId], set[EntryId]] = defaultdict(set)
-        """In journals by a life that may have ended before it told that they are durable."""
+        """In journals by a life that may have ended before it told that they are durable; and those
+        that were given up. They count if entry logs have them.
+        """
         self._heard = world.conformance.heard
         world.conformance.heard = self._hear
         world.conformance.heard_of_older = self._note
@@ -83,8 +85,9 @@ class PlaceWatch:
         if event.kind is Kind.FOUND:
             self._found[event.bookie, ledger].update(event.entries)
         if event.kind is Kind.DISOWNED:
+            # The next life may find the copies again, if this one ends before they are removed.
+            self._found[event.bookie, ledger] |= self._held[event.bookie, ledger]
             self._held[event.bookie, ledger].clear()
-            self._found[event.bookie, ledger].clear()
 
     def _changed(self, path: str, value: bytes | None, version: int) -> None:
         """Listener of the tree."""
