@@ -112,10 +112,10 @@ class SuperfluousCopies:
     async def _is_unnamed(self, ledger: LedgerId) -> bool:
         try:
             return is_unnamed((await self._records.read(ledger)).metadata, self._bookie)
-        except (NoSuchLedgerError, CorruptRecordError):
-            return (
-                False  # the collector drops it as deleted; or nothing tells which bookies need it
-            )
+        except NoSuchLedgerError:
+            return False  # the collector drops it as deleted
+        except CorruptRecordError:
+            return False  # nothing tells which bookies need it
 
     async def _is_proved(self, bookies: Bookies, ledger: LedgerId) -> bool:
         try:

@@ -21,7 +21,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from itertools import compress
 from random import Random
 from typing import Final
 
@@ -309,18 +308,14 @@ class Ingest:
         """
         if job is not None and await self._record.ask(manifest, lambda now: _knows(now, job)):
             return True
-        listed = await self._record.ask(manifest, lambda now: [_is_listed(now, p) for p in parts])
-        there, left = list(compress(parts, listed)), list[LedgerId]()
-        for ledger in (
-            each for each, is_listed in zip(parts, listed, strict=True) if not is_listed
-        ):
-            is_doomed = await _are_doomed(manifest, manifest.doomed_pages, [ledger])
-            (there if is_doomed else left).append(ledger)
-        for ledger in left if there else ():
+        there = await self._record.ask(manifest, lambda now: _listed(now, parts))
+        there |= await _doomed(manifest, manifest.doomed_pages, frozenset(parts) - there)
+        for ledger in (each for each in parts if there and each not in there):
             if await self._is_kept(ledger):
                 raise InvalidRequestError(
-                    f"log {self._record.name!r} has ledger {there[0]} already, and ledger {ledger} "
-                    "was never ingested: parts are ingested together, so give the new ones alone"
+                    f"log {self._record.name!r} has ledger {min(there)} already, and ledger "
+                    f"{ledger} was never ingested: parts are ingested together, so give the new "
+                    "ones alone"
                 )
         return bool(there)
 
@@ -436,7 +431,7 @@ def _is_done(manifest: LogManifest, parts: Sequence[LedgerId], job: Job | None) 
     Raises `JobReusedError` if the job's sequence belongs to other records.
     """
     is_known = job is not None and _knows(manifest, job)
-    return is_known or any(_is_listed(manifest, each) for each in parts)
+    return is_known or bool(_listed(manifest, parts))
 
 
 def _knows(manifest: LogManifest, job: Job) -> bool:
@@ -445,25 +440,26 @@ def _knows(manifest: LogManifest, job: Job) -> bool:
     return manifest.has_done(job)
 
 
-def _is_listed(manifest: LogManifest, ledger: LedgerId) -> bool:
-    """Return whether a log has a part, or has yet to delete it."""
-    return ledger in manifest.doomed or bool(manifest.with_ledger(ledger))
+def _listed(manifest: LogManifest, parts: Sequence[LedgerId]) -> frozenset[LedgerId]:
+    """Return the parts that a log has, or has yet to delete."""
+    doomed = frozenset(manifest.doomed)
+    return frozenset(each for each in parts if each in doomed or manifest.with_ledger(each))
 
 
-async def _are_doomed(
-    manifest: LogManifest, places: Sequence[Place], parts: Sequence[LedgerId]
-) -> bool:
-    """Return whether pages list a part. The ledgers of a missing page are deleted."""
+async def _doomed(
+    manifest: LogManifest, places: Sequence[Place], parts: frozenset[LedgerId]
+) -> frozenset[LedgerId]:
+    """Return the parts that pages list. The ledgers of a missing page are deleted."""
+    found: frozenset[LedgerId] = frozenset()
     for place in places:
         of = place.reference.of
         if not any(of.min_ledger <= each <= of.max_ledger for each in parts):
             continue
         with suppress(MissingPageError):
             page = await manifest.pages.fetch(place, manifest.tiers)
-            found = {each.ledger for each in page.segments}
-            if not found.isdisjoint(parts) or await _are_doomed(manifest, below(page), parts):
-                return True
-    return False
+            found |= parts.intersection(each.ledger for each in page.segments)
+            found |= await _doomed(manifest, below(page), parts)
+    return found
 
 
 def _check_follows(manifest: LogManifest, job: Job, after: int | None) -> None:
