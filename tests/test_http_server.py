@@ -27,6 +27,7 @@ from quire.http_server import (
     serve_application,
 )
 from quire.wire.issuing import DAY
+from tests.support.silent_tls import shake_hands
 from tests.wire.certificates import authority
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -407,14 +408,7 @@ async def test_a_connection_that_loses_its_place_as_its_handshake_ends_is_cut(
     async with served_with_tls(tmp_path, table) as (host, port, trusted):
         with socket.create_connection((host, port)) as theirs:
             theirs.setblocking(False)
-            received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
-            client = trusted.wrap_bio(received, to_send, server_hostname=host)
-            with pytest.raises(ssl.SSLWantReadError):
-                client.do_handshake()
-            await loop.sock_sendall(theirs, to_send.read())
-            received.write(await loop.sock_recv(theirs, 65_536))
-            client.do_handshake()
-            theirs.send(to_send.read())
+            await shake_hands(theirs, trusted, host)
             (connection,) = table._open
             loop.call_soon(connection.end)  # the loop sees the client's bytes after that
             with suppress(ConnectionResetError):

@@ -38,6 +38,7 @@ from quire.gateway.limits import Admission, GatewayLimits
 from quire.gateway.space import ConnectionPlaces, Space
 from quire.wire.issuing import DAY
 from quire.wire.tls import serving_context
+from tests.support.silent_tls import shake_hands
 from tests.wire.certificates import authority
 
 if TYPE_CHECKING:
@@ -452,8 +453,6 @@ async def test_a_silent_connection_that_loses_its_place_is_cut(tmp_path: Path, t
     issuer, loop = authority(), asyncio.get_running_loop()
     pair = issuer.issue("gateway", None, ["127.0.0.1"], DAY).write(tmp_path, "gateway")
     trusted = ssl.create_default_context(cadata=issuer.pair.certificate.decode())
-    received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = trusted.wrap_bio(received, to_send, server_hostname="127.0.0.1")
     server = server_of(connections=4)
     with ExitStack() as stack:
         (ours, theirs), (later, other) = socket.socketpair(), socket.socketpair()
@@ -462,12 +461,7 @@ async def test_a_silent_connection_that_loses_its_place_is_cut(tmp_path: Path, t
         stack.enter_context(closing(theirs))
         stack.enter_context(closing(other))
         server.welcome(ours, serving_context(*pair))
-        with pytest.raises(ssl.SSLWantReadError):
-            client.do_handshake()
-        await loop.sock_sendall(theirs, to_send.read())
-        received.write(await loop.sock_recv(theirs, 65_536))
-        client.do_handshake()
-        theirs.send(to_send.read())
+        await shake_hands(theirs, trusted, "127.0.0.1")
         for _ in range(turns):
             await asyncio.sleep(0)
         (serving,) = server._guests.values()
